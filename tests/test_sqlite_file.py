@@ -11,7 +11,7 @@ import pytest
 
 from broadloom import NotAStoreError, StoreError, StoreLockedError, StoreVersionError
 from broadloom.groups import SqliteStore
-from broadloom.mailboxes.sqlite_store import SqliteStore as SqliteMailboxStore
+from broadloom.mailboxes import SqliteMailboxStore
 from broadloom.order.sqlite_store import SqliteOrderStore
 from broadloom.switch import SqliteQueue
 

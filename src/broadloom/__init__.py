@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         NeighborStatus,
         Overflow,
         Reply,
-        State,
+        StateSnapshot,
         Status,
         Subscription,
         SubscriptionOverflow,
@@ -165,8 +165,8 @@ __all__ = [
     "RulesError",
     "SecurityLevel",
     "SignedCard",
-    "State",
     "StateChanged",
+    "StateSnapshot",
     "StateUnavailableError",
     "Status",
     "StoreCorruptError",
@@ -190,7 +190,7 @@ __all__ = [
 # Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
 _NAMES_BY_MODULE = {
     "broadloom.channel": (
-        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply State Status "
+        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply StateSnapshot Status "
         "Subscription SubscriptionOverflow connect"
     ),
     "broadloom.channel.status_socket": "expose_status",

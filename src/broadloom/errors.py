@@ -187,4 +187,4 @@ class StoreVersionError(StoreError):
 
 
 class NotAStoreError(StoreError):
-    summary = "is not the store that is needed here"
+    summary = "is not a Broadloom store that can be used here"

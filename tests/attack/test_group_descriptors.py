@@ -11,7 +11,7 @@ from broadloom.groups.creator_proofs import Check
 from broadloom.groups.message_fields import (
     GroupDescriptor,
     GroupRecord,
-    MemberRecord,
+    MembershipRecord,
     pack_group_records,
     unpack_group_records,
 )
@@ -57,7 +57,7 @@ def false_descriptors(mallory: BusMember, anna: BusMember) -> dict[str, GroupDes
 
 
 def false_page(group: GroupId, descriptor: GroupDescriptor) -> DirectoryPage:
-    record = GroupRecord(group, descriptor, (MemberRecord(12345, "x", 1),))
+    record = GroupRecord(group, descriptor, (MembershipRecord(12345, "x", 1),))
     return DirectoryPage(0, 1, False, True, 0, (), (), pack_group_records([record]))
 
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from broadloom import Channel, NotConnectedError, State, StateUnavailableError, sync
+from broadloom import Channel, NotConnectedError, StateSnapshot, StateUnavailableError, sync
 from broadloom.protocol.requests.outgoing import RequestState
 from broadloom.protocol.state import server
 from tests.channel.joined import connected_channels, unique_name
@@ -53,7 +53,7 @@ class Log:
         async for message in self.reader:
             self.add(message.author, message.text)
 
-    async def fetch(self, **options: object) -> State:
+    async def fetch(self, **options: object) -> StateSnapshot:
         state = await self.channel.fetch_state("log", reader=self.reader, **options)  # type: ignore[arg-type]
         self.entries = state.json()
         self.serve()

@@ -8,7 +8,7 @@ from broadloom.groups.directory import GroupDirectory, pack_pages
 from broadloom.groups.message_fields import (
     GroupDescriptor,
     GroupRecord,
-    MemberRecord,
+    MembershipRecord,
     pack_group_records,
     unpack_group_records,
 )
@@ -17,7 +17,7 @@ from broadloom.groups.model import GroupDiscovered, LimitReached, MemberJoined, 
 from broadloom.groups.settings import BUCKETS_MAX, GROUPS_MAX, RetentionPolicy
 from tests.groups.group_bus import GroupBus
 
-member_records = st.builds(MemberRecord, st.integers(1, 4), st.sampled_from(["", "a", "b"]), st.integers(1, 6))
+member_records = st.builds(MembershipRecord, st.integers(1, 4), st.sampled_from(["", "a", "b"]), st.integers(1, 6))
 descriptors = st.builds(
     GroupDescriptor,
     st.integers(1, 3),
@@ -119,9 +119,9 @@ def test_participants_converge_in_any_message_order(data: st.DataObject, message
 
 def test_member_rejoins_after_leaving() -> None:
     """Unlike in the thesis."""
-    directory = merge_all([GroupRecord(1, None, (MemberRecord(5, "e", version),)) for version in (1, 2, 3)])
+    directory = merge_all([GroupRecord(1, None, (MembershipRecord(5, "e", version),)) for version in (1, 2, 3)])
     assert directory.entries[1].members[5].version % 2 == 1
-    late = directory.merge(GroupRecord(1, None, (MemberRecord(5, "e", 2),)))
+    late = directory.merge(GroupRecord(1, None, (MembershipRecord(5, "e", 2),)))
     assert late is None
 
 
@@ -136,7 +136,7 @@ def test_sync_of_6000_groups_transfers_only_differences() -> None:
     a = bus.add("a")
     for number in range(1, 6001):
         descriptor = GroupDescriptor(1, f"group {number}", RetentionPolicy())
-        a.participant.directory.merge(GroupRecord(number, descriptor, (MemberRecord(number % 50 + 1, "Anna", 1),)))
+        a.participant.directory.merge(GroupRecord(number, descriptor, (MembershipRecord(number % 50 + 1, "Anna", 1),)))
     b = bus.add("b")
     bus.run(20.0)
     assert b.participant.directory.hash == a.participant.directory.hash
@@ -177,7 +177,7 @@ def test_member_refutes_forged_membership_record() -> None:
     a, b = bus.add("a"), bus.add("b")
     group = a.participant.create("tea")
     bus.run(10.0)
-    b.participant.directory_sync.merge((GroupRecord(group, None, (MemberRecord(a.participant.me.id, "a", 40),)),))
+    b.participant.directory_sync.merge((GroupRecord(group, None, (MembershipRecord(a.participant.me.id, "a", 40),)),))
     b.participant.send_record(b.participant.directory.group_record(group))
     bus.run(10.0)
     assert a.participant.info(group).is_joined

@@ -11,7 +11,7 @@ from broadloom.groups.message_fields import (
     AuthorIntervals,
     GroupDescriptor,
     GroupRecord,
-    MemberRecord,
+    MembershipRecord,
     pack_group_records,
     pack_posts,
 )
@@ -70,7 +70,7 @@ class HostileMember(ChurnMember):
         requester = random.choice([peer for peer in self.names if peer != self.peer_id])
         body = pack_posts([forged])
         smaller = GroupDescriptor(MemberId(1), "a", RetentionPolicy(messages_max=1))
-        record = GroupRecord(group, smaller, (MemberRecord(MemberId(2), "dummy", random.randint(1, 1000)),))
+        record = GroupRecord(group, smaller, (MembershipRecord(MemberId(2), "dummy", random.randint(1, 1000)),))
         return [
             DirectoryPage(0, 0, False, True, 0, (), (), pack_group_records([record])),
             PostMessage(group, "victim", forged),

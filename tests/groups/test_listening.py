@@ -29,7 +29,7 @@ async def test_listener_receives_messages_without_membership() -> None:
         assert await texts(heard, 1) == ["before"]
         await club.send_text("live")
         assert await texts(heard, 1) == ["live"]
-        assert (ben.joined, ben.held_count(club.id), heard.info.is_joined) == ({}, 2, False)
+        assert (ben.joined, ben.stored_count(club.id), heard.info.is_joined) == ({}, 2, False)
         with pytest.raises(GroupNotFoundError, match="join it before you send"):
             await heard.send_text("too early")
         assert [member.name for member in club.members()] == ["Anna"]

@@ -50,7 +50,7 @@ descriptors = st.builds(
     st.builds(RetentionPolicy, u32, u32, u64, st.booleans()),
     proofs,
 )
-member_records = st.builds(f.MemberRecord, u64, names, counts)
+member_records = st.builds(f.MembershipRecord, u64, names, counts)
 group_records = st.builds(f.GroupRecord, u64, st.none() | descriptors, tuples(member_records))
 held_intervals = tuples(st.builds(f.AuthorIntervals, u64, tuples(intervals)))
 KINDS: dict[Any, st.SearchStrategy[Any]] = {

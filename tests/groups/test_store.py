@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MembershipRecord
 from broadloom.groups.model import Member, MessageId, Post
 from broadloom.groups.settings import RetentionPolicy
 from broadloom.groups.sqlite_store import SqliteStore
@@ -51,7 +51,7 @@ def test_history_keeps_order_and_finds_replies(history: History) -> None:
     assert history.replies(first.id) == [MessageId(2, 1), MessageId(3, 9)]
     assert history.get(MessageId(3, 10)) == posts[-1]
     assert history.get(MessageId(3, 11)) is None
-    assert as_intervals(history.held()) == {BIG: [(1, 2)], 2: [(1, 1)], 3: [(9, 10)]}
+    assert as_intervals(history.stored()) == {BIG: [(1, 2)], 2: [(1, 1)], 3: [(9, 10)]}
     assert history.names[BIG] == "Anna"
 
 
@@ -84,7 +84,7 @@ def test_sqlite_store_survives_reopening(tmp_path: Path) -> None:
     assert store.member() is None
     store.set_member(Member(BIG, "Anna"))
     record = GroupRecord(
-        BIG, GroupDescriptor(BIG, "chess", RetentionPolicy(messages_max=2)), (MemberRecord(BIG, "Anna", 3),)
+        BIG, GroupDescriptor(BIG, "chess", RetentionPolicy(messages_max=2)), (MembershipRecord(BIG, "Anna", 3),)
     )
     store.save_group(StoredGroup(record, True))
     history = store.history(BIG)
@@ -98,7 +98,7 @@ def test_sqlite_store_survives_reopening(tmp_path: Path) -> None:
         assert again.member() == Member(BIG, "Anna")
         assert again.groups() == [StoredGroup(record, True)]
         history = again.history(BIG)
-        assert as_intervals(history.held()) == {BIG: [(2, 3)]}
+        assert as_intervals(history.stored()) == {BIG: [(2, 3)]}
         assert as_intervals(history.forgotten()) == {BIG: [(1, 1)]}
         assert (history.count, history.size_bytes, history.names) == (2, 130, {BIG: "Anna"})
     finally:

@@ -37,7 +37,7 @@ def test_damaged_store_is_reported_as_corrupt(tmp_path: Path) -> None:
         file.seek(8 * 4096)
         file.write(b"\xa5" * (path.stat().st_size - 12 * 4096))
     with pytest.raises(StoreCorruptError) as error:
-        SqliteStore(path).history(GROUP).held()
+        SqliteStore(path).history(GROUP).stored()
     check_message(error, path, "Restore a backup")
 
 

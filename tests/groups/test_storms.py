@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord, pack_group_records
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MembershipRecord, pack_group_records
 from broadloom.groups.messages import DirectoryRequest, Suspect
 from broadloom.groups.settings import RetentionPolicy
 from tests.groups.group_bus import GroupBus
@@ -16,7 +16,7 @@ def messages_per_arrival(peers: int, arrivals: int = 5, seed: int = 0) -> float:
     """All peers know the same groups. The arrival itself counts."""
     bus = GroupBus(seed)
     group_descriptors = [GroupDescriptor(1, f"group {number}", RetentionPolicy()) for number in range(GROUPS)]
-    records = [MemberRecord(number + 1, f"m{number}", 1) for number in range(peers)]
+    records = [MembershipRecord(number + 1, f"m{number}", 1) for number in range(peers)]
     for number in range(peers):
         member = bus.add(f"m{number}", announces=False)
         for group, descriptor in enumerate(group_descriptors, 1):

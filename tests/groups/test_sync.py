@@ -53,7 +53,7 @@ def test_sync_groups_hold_conversation() -> None:
         with pytest.raises(GroupNotFoundError):
             at_ben.send(b"too late")
         heard = ben.listen(club.id)
-        assert (ben.joined, ben.held_count(club.id)) == ({}, 3)
+        assert (ben.joined, ben.stored_count(club.id)) == ({}, 3)
         heard.leave()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import broadloom
-from broadloom.mailboxes import Change, Mailboxes, MailboxEvent, MailboxSettings, Store, Synced
+from broadloom.mailboxes import Change, Mailboxes, MailboxEvent, MailboxSettings, MailboxStore, Synced
 from broadloom.mailboxes.classes import class_number
 from broadloom.mailboxes.letterbox import Letterbox
 from broadloom.mailboxes.messages import WireLetter
@@ -63,7 +63,7 @@ class Program:
 
 
 class Harness(Protocol):
-    async def add(self, owner: str, *, store: Store | None = None, is_synced: bool = True) -> Program: ...
+    async def add(self, owner: str, *, store: MailboxStore | None = None, is_synced: bool = True) -> Program: ...
     async def until(self, condition: Callable[[], object], within_s: float = 30.0) -> None: ...
     async def kill(self, program: Program) -> None: ...
     async def close(self) -> None: ...
@@ -74,7 +74,7 @@ class SimHarness:
         self.simulation = Simulation(7, SimulationSettings(peer=Tuning(), roster=True))
         self._programs: dict[Program, SimProgram] = {}
 
-    async def add(self, owner: str, *, store: Store | None = None, is_synced: bool = True) -> Program:
+    async def add(self, owner: str, *, store: MailboxStore | None = None, is_synced: bool = True) -> Program:
         made = SimProgram(self.simulation, owner, store=store, settings=QUICK_MAILBOXES)
         program = Program(made.office, made.changes, made.events)
         self._programs[program] = made
@@ -99,7 +99,7 @@ class SocketHarness:
         self._name = unique_name()
         self._programs: dict[Program, Mailboxes] = {}
 
-    async def add(self, owner: str, *, store: Store | None = None, is_synced: bool = True) -> Program:
+    async def add(self, owner: str, *, store: MailboxStore | None = None, is_synced: bool = True) -> Program:
         channel = await broadloom.connect(self._name, tls=False, settings=QUICK, name=owner)
         boxes = Mailboxes(channel, store=store, settings=QUICK_MAILBOXES)
         changes: list[Change] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broadloom.mailboxes.limits import MailboxSettings
     from broadloom.mailboxes.model import Change, MailboxEvent
     from broadloom.mailboxes.record import Record, RecordSigner
-    from broadloom.mailboxes.runtime import Store
+    from broadloom.mailboxes.runtime import MailboxStore
     from broadloom.protocol.events import Event, Missed
     from broadloom.protocol.requests.incoming import IncomingRequest
     from broadloom.protocol.runtime import Timer
@@ -38,7 +38,7 @@ class SimProgram:
         simulation: "Simulation",
         owner: str,
         *,
-        store: "Store | None" = None,
+        store: "MailboxStore | None" = None,
         settings: "MailboxSettings | None" = None,
         signer: "RecordSigner | None" = None,
         node: "SimNode | None" = None,

@@ -19,7 +19,7 @@ from broadloom.order.messages import (
     Suspect,
     Takeover,
     Vote,
-    Watch,
+    WatchSequencer,
 )
 from broadloom.order.model import Epoch, Rewound, Skipped
 from broadloom.order.policy import SafePolicy
@@ -346,7 +346,7 @@ def test_watchers_are_limited() -> None:
     runtime.run_for(3)
     replies: list[bytes | None] = []
     for peer_id in range(40):
-        runtime.replica.on_request(peer_id, Watch(CONVERSATION, runtime.replica.log.epoch), replies.append)
+        runtime.replica.on_request(peer_id, WatchSequencer(CONVERSATION, runtime.replica.log.epoch), replies.append)
     assert replies == [None] * 24
     runtime.replica.close()
     assert replies == [None] * 24 + [b""] * 16

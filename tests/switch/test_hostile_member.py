@@ -21,7 +21,7 @@ from broadloom.switch.codec import (
     RecordBody,
     Records,
     Result,
-    SignedRecord,
+    SignedRegistration,
     SwitchWireMessage,
     Verdict,
     decode,
@@ -136,7 +136,7 @@ async def test_registration_in_the_name_of_another_member_is_rejected() -> None:
         await sender.wait_for_handler("put", timeout_s=TIMEOUT_S)
         body = pack_record(RecordBody(1 << 50, "anna", "", False, (), ()))
         for signature in (b"", attacker.sign(body), secrets.token_bytes(64)):
-            sender._core.directory.add(SignedRecord(there.peer_id, body, signature))
+            sender._core.directory.add(SignedRegistration(there.peer_id, body, signature))
         assert sender.status().forged_count == 3
         assert (await sender.request("put", b"still", timeout_s=TIMEOUT_S)).data == b"still"
 

@@ -6,7 +6,7 @@ from broadloom.channel.direct_request import DirectRequest, Reply
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
 from broadloom.channel.options import ConnectOptions
-from broadloom.channel.state import State
+from broadloom.channel.state import StateSnapshot
 from broadloom.channel.status import NeighborStatus, Status
 from broadloom.channel.subscription import Subscription, SubscriptionOverflow
 
@@ -20,7 +20,7 @@ __all__ = [
     "Overflow",
     "PendingConnection",
     "Reply",
-    "State",
+    "StateSnapshot",
     "Status",
     "Subscription",
     "SubscriptionOverflow",

@@ -1,4 +1,4 @@
-"""Who is on the channel: the members of the roster, their verified names, and waiting for them."""
+"""The members of the channel as one program sees them: the roster, verified names, and waiting for them."""
 
 import asyncio
 from collections.abc import Callable

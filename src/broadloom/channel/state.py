@@ -37,7 +37,7 @@ Make = Callable[[], bytes | Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateSnapshot:
     """The state of another member, returned by `Channel.fetch_state`."""
 
     data: bytes
@@ -142,7 +142,7 @@ class StateHandover(LoopBound):
         helper: PeerId | HasPeerId | None = None,
         timeout_s: float = TIMEOUT_S,
         bytes_max: int = STATE_BYTES_MAX,
-    ) -> State:
+    ) -> StateSnapshot:
         """Fetch the state `name` from a member that offers it (`on_state`). The next message of `reader` is the first
         one after it: nothing is missing between the two, and nothing is in both.
 
@@ -178,7 +178,7 @@ class StateHandover(LoopBound):
         if reader.has_overflowed:
             raise InboxOverflowError(reader._end_message())
         if isinstance(result, FetchedState):
-            return State(result.data, result.position, result.missed, PeerId(result.helper))
+            return StateSnapshot(result.data, result.position, result.missed, PeerId(result.helper))
         reasons = {PeerId(peer_id): reason for peer_id, reason in result.reasons.items()}
         details = "".join(f"; {peer_id:016x}: {reason}" for peer_id, reason in list(reasons.items())[:3])
         raise StateUnavailableError(f"{self.name}: state {name!r}: {result.text}{details}", reasons)

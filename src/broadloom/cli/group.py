@@ -90,7 +90,7 @@ async def list_groups(
         elif not groups.list_groups():
             raise _no_peers_error(joined)
         known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
-        listed = [group_fields(info, groups.members(info), groups.held_count(info)) for info in known]
+        listed = [group_fields(info, groups.members(info), groups.stored_count(info)) for info in known]
     if json:
         _print_lines(map(json_line, listed))
     elif listed:
@@ -146,7 +146,7 @@ async def create(
             )
         with usage_errors():
             group = await groups.create(description, retention=retention, well_known_name=well_known_name)
-        fields = group_fields(group.info, group.members(), groups.held_count(group.id))
+        fields = group_fields(group.info, group.members(), groups.stored_count(group.id))
         if store is None:
             await group.leave()
     _print_lines([json_line(fields) if json else fields["group"]])

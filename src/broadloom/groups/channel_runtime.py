@@ -1,4 +1,4 @@
-"""`ChannelRuntime`: groups over a real channel. When the channel is congested, history waits first, then `send`."""
+"""`ChannelGroupRuntime`: groups over a real channel. When it is congested, history waits first, then `send`."""
 
 from collections.abc import Callable
 from random import Random
@@ -23,7 +23,7 @@ MISSED_DELAY_S = 1.0
 """Missed messages are collected for this long before the groups request them."""
 
 
-class ChannelRuntime(LayerRuntime):
+class ChannelGroupRuntime(LayerRuntime):
     def __init__(
         self,
         channel: "Channel",

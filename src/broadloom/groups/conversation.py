@@ -44,7 +44,7 @@ class Conversation:
         self._settings = participant.settings
         self.history = participant.store.history(group)
         self.order = CausalOrder()
-        self.order.received.add_all(self.history.held().items())
+        self.order.received.add_all(self.history.stored().items())
         self.order.received.add_all(self.history.forgotten().items())
         self.history_client = HistoryClient(self)
         self.history_server = HistoryServer(self)

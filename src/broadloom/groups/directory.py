@@ -17,7 +17,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
-from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord, pack_group_records
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MembershipRecord, pack_group_records
 from broadloom.groups.model import GroupId, MemberId
 from broadloom.groups.settings import (
     BUCKETS_MAX,
@@ -40,7 +40,7 @@ class DirectoryChange(NamedTuple):
     group: GroupId
     is_new_group: bool
     """Its descriptor was not known before."""
-    members: list[tuple[MemberRecord | None, MemberRecord]]
+    members: list[tuple[MembershipRecord | None, MembershipRecord]]
     """Old and new record of each changed member."""
 
 
@@ -49,7 +49,7 @@ class GroupEntry:
 
     def __init__(self) -> None:
         self.descriptor: GroupDescriptor | None = None
-        self.members: dict[MemberId, MemberRecord] = {}
+        self.members: dict[MemberId, MembershipRecord] = {}
         self.hash = 0
 
 
@@ -82,7 +82,7 @@ class GroupDirectory:
                 self._toggle(group, entry, self._descriptor_hash(group, old_descriptor))
             self._toggle(group, entry, self._descriptor_hash(group, descriptor))
             entry.descriptor = descriptor
-        changed: list[tuple[MemberRecord | None, MemberRecord]] = []
+        changed: list[tuple[MembershipRecord | None, MembershipRecord]] = []
         for member_record in record.members:
             old = entry.members.get(member_record.member)
             if old is None:
@@ -162,7 +162,7 @@ def pack_pages(records: Iterable[GroupRecord], page_bytes: int) -> Iterator[byte
     credentials: set[bytes] = set()
     size = page_count = 0
     for record in records:
-        member_records: list[MemberRecord] = []
+        member_records: list[MembershipRecord] = []
         descriptor = record.descriptor
         size += _RECORD_BYTES
         if descriptor is not None:
@@ -198,6 +198,6 @@ def _rank(descriptor: GroupDescriptor) -> tuple[int, str, int, int, int, bool]:
     )
 
 
-def _member_hash(group: GroupId, member_record: MemberRecord) -> int:
+def _member_hash(group: GroupId, member_record: MembershipRecord) -> int:
     encoded = _MEMBER_KEY.pack(group, member_record.member, member_record.version) + member_record.name.encode()
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")

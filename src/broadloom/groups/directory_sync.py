@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.groups.creator_proofs import Check, check
 from broadloom.groups.directory import DirectoryChange, pack_pages
-from broadloom.groups.message_fields import GroupRecord, MemberRecord, unpack_group_records
+from broadloom.groups.message_fields import GroupRecord, MembershipRecord, unpack_group_records
 from broadloom.groups.messages import DirectoryPage, DirectoryRequest, MembershipChange, PresenceHeartbeat
 from broadloom.groups.model import DirectorySynced, GroupId, MemberId
 from broadloom.groups.runtime import DelayedCall
@@ -228,7 +228,9 @@ class DirectorySync:
         self._participant.on_directory_change(change)
 
     def on_membership_change(self, peer: PeerId, message: MembershipChange) -> None:
-        self.merge((GroupRecord(message.group, None, (MemberRecord(message.member, message.name, message.version),)),))
+        self.merge(
+            (GroupRecord(message.group, None, (MembershipRecord(message.member, message.name, message.version),)),)
+        )
 
     def _forget_recent(self) -> None:
         if not self._pending and self._runtime.now() > self._requested_at + 4 * self._settings.reply_window_s:
@@ -255,6 +257,6 @@ class DirectorySync:
         return directory_hash != self._directory.hash and directory_hash not in self._recent_hashes
 
 
-def _was_sent(member_record: MemberRecord, versions: dict[MemberId, tuple[int, float]], since: float) -> bool:
+def _was_sent(member_record: MembershipRecord, versions: dict[MemberId, tuple[int, float]], since: float) -> bool:
     version, at = versions.get(member_record.member, (0, 0.0))
     return version >= member_record.version and at >= since

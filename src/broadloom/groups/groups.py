@@ -19,7 +19,7 @@ from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
-from broadloom.groups.channel_runtime import ChannelRuntime
+from broadloom.groups.channel_runtime import ChannelGroupRuntime
 from broadloom.groups.codec import LAYER
 from broadloom.groups.group import Group
 from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus
@@ -72,7 +72,7 @@ class Groups:
         """Events from before the program had a chance to register a callback."""
         self._synced = asyncio.Event()
         self._is_closed = False
-        self._runtime = ChannelRuntime(channel, self._deliver, self._emit, self._end_reading)
+        self._runtime = ChannelGroupRuntime(channel, self._deliver, self._emit, self._end_reading)
         opened = SqliteStore(store) if isinstance(store, str | os.PathLike) else store
         self._participant = Participant(self._runtime, name, opened, settings)
         for group in self._participant.conversations:
@@ -100,7 +100,7 @@ class Groups:
         """Current and former members of a known group, joined or not, sorted by name."""
         return self._participant.members(_id(group))
 
-    def held_count(self, group: GroupId | HasGroupId) -> int:
+    def stored_count(self, group: GroupId | HasGroupId) -> int:
         """Number of messages of a group in the store, joined or not."""
         return self._participant.store.history(_id(group)).count
 

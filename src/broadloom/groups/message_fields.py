@@ -24,7 +24,7 @@ class AuthorIntervals(NamedTuple):
     intervals: tuple[Interval, ...]
 
 
-class MemberRecord(NamedTuple):
+class MembershipRecord(NamedTuple):
     """The membership of one member in one group."""
 
     member: MemberId
@@ -54,7 +54,7 @@ class GroupRecord(NamedTuple):
 
     group: GroupId
     descriptor: GroupDescriptor | None
-    members: tuple[MemberRecord, ...]
+    members: tuple[MembershipRecord, ...]
 
 
 class HistoryDigest(NamedTuple):
@@ -103,15 +103,15 @@ def _pack_retention(retention: RetentionPolicy, out: list[bytes]) -> None:
 
 
 # Written out for speed: a directory page consists mostly of these.
-def _pack_member_record(record: MemberRecord, out: list[bytes]) -> None:
+def _pack_member_record(record: MembershipRecord, out: list[bytes]) -> None:
     out.append(_TWO_HYPERS.pack(record.member, record.version))
     _NAME.pack(record.name, out)
 
 
-def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, int]:
+def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MembershipRecord, int]:
     member, version = _TWO_HYPERS.unpack_from(buffer, position)
     name, position = _NAME.unpack(buffer, position + 16)
-    return MemberRecord(MemberId(member), name, _checked_counter(version)), position
+    return MembershipRecord(MemberId(member), name, _checked_counter(version)), position
 
 
 _DESCRIPTOR = structure(

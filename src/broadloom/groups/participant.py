@@ -13,7 +13,7 @@ from broadloom.groups.codec import GroupWireMessage, decode, encode, is_group_me
 from broadloom.groups.conversation import Conversation
 from broadloom.groups.directory import DirectoryChange, GroupDirectory
 from broadloom.groups.directory_sync import DirectorySync
-from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord, pack_group_records
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MembershipRecord, pack_group_records
 from broadloom.groups.messages import (
     DirectoryPage,
     DirectoryRequest,
@@ -226,12 +226,12 @@ class Participant:
     def _announce_membership(self, group: GroupId, *, joins: bool) -> None:
         self.send(MembershipChange(group, *self._next_version(group, joins=joins)))
 
-    def _next_version(self, group: GroupId, *, joins: bool) -> MemberRecord:
+    def _next_version(self, group: GroupId, *, joins: bool) -> MembershipRecord:
         """Our own next membership record: odd version to join, even to leave."""
         old = self.directory.entries[group].members.get(self.me.id)
         version = (old.version if old is not None else 0) + 1
         version += (version % 2 == 1) != joins
-        member_record = MemberRecord(self.me.id, self.me.name, version)
+        member_record = MembershipRecord(self.me.id, self.me.name, version)
         self._merge_own_record(GroupRecord(group, None, (member_record,)))
         return member_record
 
@@ -276,7 +276,7 @@ class Participant:
             for record in sorted(records, key=lambda each: (each.name, each.member))
         }
 
-    def _status(self, record: MemberRecord) -> MemberStatus:
+    def _status(self, record: MembershipRecord) -> MemberStatus:
         if not record.is_member:
             return MemberStatus.LEFT
         return MemberStatus.OFFLINE if self.presence.is_offline(record.member) else MemberStatus.ONLINE
@@ -388,7 +388,7 @@ class Participant:
         self._unsaved[group] = None
         self.has_changed()
 
-    def _refute(self, group: GroupId, reported: MemberRecord) -> None:
+    def _refute(self, group: GroupId, reported: MembershipRecord) -> None:
         """Only we decide about our own membership. Another version comes from a liar, or from before our store was lost
         or replaced by an old copy."""
         is_in = self.is_in(group)

@@ -203,7 +203,7 @@ class SqliteHistory:
         query = f"select row, {_COLUMNS} from posts where group_id = ? and row > ? order by row limit ?"
         return [(row, self._post(*rest)) for row, *rest in self._db.rows(query, self._group, after_row, rows_max)]
 
-    def held(self) -> MessageSet:
+    def stored(self) -> MessageSet:
         held = MessageSet()
         query = "select author, sequence from posts where group_id = ? order by author, sequence"
         for author, sequence in self._db.each_row(query, self._group):

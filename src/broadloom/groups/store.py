@@ -39,7 +39,7 @@ class History(Protocol):
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
         """Messages in delivery order with their increasing row numbers."""
 
-    def held(self) -> MessageSet:
+    def stored(self) -> MessageSet:
         """Messages in the store."""
 
     def forgotten(self) -> MessageSet:
@@ -104,7 +104,7 @@ class MemoryHistory:
         start = max(after_row + 1 - self._first_row, self._pruned_count)
         return [self._posts[message_id] for message_id in self._rows[start : start + rows_max]]
 
-    def held(self) -> MessageSet:
+    def stored(self) -> MessageSet:
         held = MessageSet()
         for message_id in sorted(self._posts):
             held.add(message_id)

@@ -15,7 +15,7 @@ import os
 import broadloom.sync
 from broadloom.groups.group import Group as AsyncGroup
 from broadloom.groups.groups import Groups as AsyncGroups
-from broadloom.groups.model import GroupId, GroupInfo, GroupMessage, Member
+from broadloom.groups.model import GroupId, GroupInfo, Member
 from broadloom.groups.settings import GroupSettings
 from broadloom.groups.store import Store
 from broadloom.sync.bridge import (
@@ -27,6 +27,7 @@ from broadloom.sync.bridge import (
     call,
     calls,
     iterates,
+    polls,
     subscribes,
 )
 
@@ -43,17 +44,13 @@ class Group(SyncWrapper[AsyncGroup]):
     send = awaits(AsyncGroup.send)
     send_text = awaits(AsyncGroup.send_text)
     receive = awaits(AsyncGroup.receive)
+    receive_nowait = polls(AsyncGroup.receive_nowait)
     __iter__ = iterates(AsyncGroup.__aiter__)
     leave = awaits(AsyncGroup.leave)
     members = calls(AsyncGroup.members)
     history = calls(AsyncGroup.history)
     get = calls(AsyncGroup.get)
     thread = calls(AsyncGroup.thread)
-
-    def receive_nowait(self) -> GroupMessage | None:
-        """The next message, or None if there is none right now."""
-        # Looking first costs nothing in a main loop that polls.
-        return call(self._wrapped.receive_nowait) if self.unread_count else None
 
 
 class Groups(ClosableSyncWrapper[AsyncGroups]):
@@ -76,7 +73,7 @@ class Groups(ClosableSyncWrapper[AsyncGroups]):
     events = iterates(AsyncGroups.events)
     list_groups = calls(AsyncGroups.list_groups)
     members = calls(AsyncGroups.members)
-    held_count = calls(AsyncGroups.held_count)
+    stored_count = calls(AsyncGroups.stored_count)
     decline = calls(AsyncGroups.decline)
     wait_until_synced = awaits(AsyncGroups.wait_until_synced)
     find = awaits(AsyncGroups.find)

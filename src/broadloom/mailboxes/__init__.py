@@ -35,8 +35,8 @@ from broadloom.mailboxes.model import (
     Undelivered,
     Value,
 )
-from broadloom.mailboxes.runtime import Store
-from broadloom.mailboxes.sqlite_store import SqliteStore
+from broadloom.mailboxes.runtime import MailboxStore
+from broadloom.mailboxes.sqlite_store import SqliteMailboxStore
 from broadloom.mailboxes.watch import Watch
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "MailboxFullError",
     "MailboxInfo",
     "MailboxSettings",
+    "MailboxStore",
     "Mailboxes",
     "NotFetchableError",
     "NotKeptError",
@@ -67,8 +68,7 @@ __all__ = [
     "Posted",
     "Receive",
     "RevisionMismatchError",
-    "SqliteStore",
-    "Store",
+    "SqliteMailboxStore",
     "Synced",
     "UnboundError",
     "Undelivered",

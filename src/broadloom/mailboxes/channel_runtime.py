@@ -1,4 +1,4 @@
-"""`ChannelRuntime`: mailboxes over a real channel."""
+"""`ChannelMailboxRuntime`: mailboxes over a real channel."""
 
 import logging
 from collections.abc import Callable
@@ -29,7 +29,7 @@ ROSTER_TIMEOUT_S = 2.0
 OnAnswer = Callable[[Answer], None]
 
 
-class ChannelRuntime(LayerRuntime):
+class ChannelMailboxRuntime(LayerRuntime):
     def __init__(
         self,
         channel: "Channel",

@@ -17,7 +17,7 @@ from broadloom.wire.xdr import WireError
 if TYPE_CHECKING:
     from broadloom.mailboxes.post_office import PostOffice
     from broadloom.mailboxes.record import Record
-    from broadloom.mailboxes.runtime import Answer, Store
+    from broadloom.mailboxes.runtime import Answer, MailboxStore
     from broadloom.protocol.runtime import Timer
     from broadloom.wire import PeerId
 
@@ -32,7 +32,7 @@ OnKept = Callable[[Exception | None], None]
 class KeeperStore:
     """The records of a keeper on disk."""
 
-    def __init__(self, office: "PostOffice", store: "Store") -> None:
+    def __init__(self, office: "PostOffice", store: "MailboxStore") -> None:
         self._office = office
         self._store = store
         self._commit_due: Timer | None = None

@@ -17,7 +17,7 @@ from broadloom.channel.arguments import check_callback, check_positive_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
 from broadloom.errors import NotConnectedError, NotPermittedError, PeerGoneError
-from broadloom.mailboxes.channel_runtime import ChannelRuntime
+from broadloom.mailboxes.channel_runtime import ChannelMailboxRuntime
 from broadloom.mailboxes.classes import CLASSES, MailboxClass, Operation, Receive, class_number, class_of
 from broadloom.mailboxes.letterbox import Letterbox
 from broadloom.mailboxes.limits import ROOM, MailboxSettings, check_name, check_page
@@ -25,8 +25,8 @@ from broadloom.mailboxes.mailbox import TIMEOUT_S, Mailbox
 from broadloom.mailboxes.messages import LAYER, WireLetter
 from broadloom.mailboxes.model import Ack, MailboxEvent, MailboxInfo, Posted, Synced, Undelivered, Value
 from broadloom.mailboxes.post_office import PostOffice, value_of
-from broadloom.mailboxes.runtime import Store
-from broadloom.mailboxes.sqlite_store import SqliteStore
+from broadloom.mailboxes.runtime import MailboxStore
+from broadloom.mailboxes.sqlite_store import SqliteMailboxStore
 from broadloom.mailboxes.watch import Watch, Watches
 from broadloom.wire import PeerId
 
@@ -49,8 +49,8 @@ class Mailboxes:
 
     - `owner`: the name that our mailboxes have as owner. By default the name on the ticket, or the one given to
       `connect`. A program with neither is known by its peer id, and its values end with it.
-    - `store`: an SQLite file (or a `Store`), which makes this program a keeper: it stores the values of all members,
-      so that they outlive their owners.
+    - `store`: an SQLite file (or a `MailboxStore`), which makes this program a keeper: it stores the values of all
+      members, so that they outlive their owners.
 
     Not thread-safe: use it from one event loop.
     """
@@ -60,7 +60,7 @@ class Mailboxes:
         channel: "Channel",
         owner: str | None = None,
         *,
-        store: Store | str | os.PathLike[str] | None = None,
+        store: MailboxStore | str | os.PathLike[str] | None = None,
         settings: MailboxSettings | None = None,
     ) -> None:
         self.channel = channel
@@ -70,9 +70,9 @@ class Mailboxes:
         self._bound: dict[str, Mailbox] = {}
         self._synced = asyncio.Event()
         self._is_closed = False
-        opened = SqliteStore(store, channel.name) if isinstance(store, str | os.PathLike) else store
+        opened = SqliteMailboxStore(store, channel.name) if isinstance(store, str | os.PathLike) else store
         try:
-            self._runtime = ChannelRuntime(
+            self._runtime = ChannelMailboxRuntime(
                 channel,
                 is_keeper=opened is not None,
                 on_change=self._watches.put,

@@ -31,7 +31,7 @@ Then = Callable[[list[Posted]], None]
 """Called with the letters that were transmitted, or could not be."""
 
 
-class Outgoing:
+class OutgoingLetter:
     """One letter in a queue."""
 
     __slots__ = ("ack", "deadline_at", "letter", "then")
@@ -47,9 +47,9 @@ class _Queue:
     """The letters to one mailbox."""
 
     def __init__(self) -> None:
-        self.rings: list[Outgoing] = []
+        self.rings: list[OutgoingLetter] = []
         """By priority, the highest first; in order if it is the same."""
-        self.letters: deque[Outgoing] = deque()
+        self.letters: deque[OutgoingLetter] = deque()
         self.data_bytes = 0
         self.is_sending = False
         """A block is under way, or will be sent at the end of this turn, or the mailbox was full a moment ago."""
@@ -83,7 +83,7 @@ class Outbox:
                 f"{len(queue):,} letters with {queue.data_bytes:,} bytes wait for mailbox {name!r} of {peer_id:016x}: "
                 "wait for them before you post more, as with ack='arrival'"
             )
-        outgoing = Outgoing(letter, ack, self._runtime.now() + timeout_s, then)
+        outgoing = OutgoingLetter(letter, ack, self._runtime.now() + timeout_s, then)
         if letter.is_ring:
             bisect.insort_right(queue.rings, outgoing, key=lambda each: -each.letter.priority)
         else:
@@ -102,7 +102,7 @@ class Outbox:
         queue = self._queues[destination]
         now = self._runtime.now()
         self._drop_late(destination, queue, now)
-        block: list[Outgoing] = []
+        block: list[OutgoingLetter] = []
         size = 0
         while len(queue) and len(block) < BLOCK_LETTERS_MAX and size < BLOCK_BYTES:
             outgoing = queue.rings.pop(0) if queue.rings else queue.letters.popleft()
@@ -132,7 +132,7 @@ class Outbox:
             text = f"mailbox {destination[1]!r} of {destination[0]:016x} was full until the timeout: post later"
             self._finish(destination, late, MailboxFullError(text))
 
-    def _on_answer(self, destination: "tuple[PeerId, str]", block: list[Outgoing], answer: "Answer") -> None:
+    def _on_answer(self, destination: "tuple[PeerId, str]", block: list[OutgoingLetter], answer: "Answer") -> None:
         error, reply = answer.error, None
         if error is None:
             try:
@@ -144,7 +144,7 @@ class Outbox:
     def _on_delivered(
         self,
         destination: "tuple[PeerId, str]",
-        block: list[Outgoing],
+        block: list[OutgoingLetter],
         reply: "MailboxWireMessage | None",
         error: Exception | None = None,
     ) -> None:
@@ -164,7 +164,7 @@ class Outbox:
         self._finish(destination, block[count:], error)
         self._send(destination)
 
-    def _retry_later(self, destination: "tuple[PeerId, str]", queue: _Queue, rest: list[Outgoing]) -> None:
+    def _retry_later(self, destination: "tuple[PeerId, str]", queue: _Queue, rest: list[OutgoingLetter]) -> None:
         for outgoing in reversed(rest):
             if outgoing.letter.is_ring:
                 queue.rings.insert(0, outgoing)
@@ -173,7 +173,7 @@ class Outbox:
                 queue.data_bytes += len(outgoing.letter.data)
         self._runtime.call_later(queue.retry_s, self._send, destination)
 
-    def _finish(self, destination: "tuple[PeerId, str]", block: list[Outgoing], error: Exception | None) -> None:
+    def _finish(self, destination: "tuple[PeerId, str]", block: list[OutgoingLetter], error: Exception | None) -> None:
         """Notify the senders: one call per letter, or one for all letters of a block with `Ack.BATCH`."""
         batches: dict[int, tuple[Then, list[Posted]]] = {}
         for outgoing in block:

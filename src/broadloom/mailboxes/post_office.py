@@ -36,7 +36,7 @@ from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
-    from broadloom.mailboxes.runtime import Answer, MailboxRuntime, Store
+    from broadloom.mailboxes.runtime import Answer, MailboxRuntime, MailboxStore
     from broadloom.protocol.runtime import Timer
 
 REPORTED_LIMITS_MAX = 1000
@@ -49,7 +49,7 @@ class PostOffice:
         owner: str,
         *,
         is_lasting: bool = True,
-        store: "Store | None" = None,
+        store: "MailboxStore | None" = None,
         settings: MailboxSettings | None = None,
     ) -> None:
         """`is_lasting`: whether a later program can have the same owner name. If not, values end with this program."""

@@ -64,7 +64,7 @@ class MailboxRuntime(Protocol):
         """Report an event to the application."""
 
 
-class Store(Protocol):
+class MailboxStore(Protocol):
     """Where a keeper stores records (store.py)."""
 
     def load(self) -> "list[Record]": ...

@@ -1,4 +1,4 @@
-"""`SqliteStore`: the records of a keeper in one SQLite file.
+"""`SqliteMailboxStore`: the records of a keeper in one SQLite file.
 
 A file belongs to one channel and is open in one program at a time. What was committed survives a crash of the machine.
 """
@@ -19,7 +19,7 @@ create table records (
 _SCHEMA = StoreSchema(application_id=0x42724D62, format=1, tables=_TABLES)  # "BrMb"
 
 
-class SqliteStore:
+class SqliteMailboxStore:
     def __init__(self, path: str | os.PathLike[str], channel: str) -> None:
         def check_channel(file: SqliteFile, is_new: bool) -> None:
             if is_new:

@@ -15,7 +15,7 @@ from broadloom.mailboxes.classes import MailboxClass
 from broadloom.mailboxes.limits import MailboxSettings
 from broadloom.mailboxes.mailbox import Mailbox as AsyncMailbox
 from broadloom.mailboxes.mailboxes import Mailboxes as AsyncMailboxes
-from broadloom.mailboxes.runtime import Store
+from broadloom.mailboxes.runtime import MailboxStore
 from broadloom.mailboxes.watch import Watch as AsyncWatch
 from broadloom.sync.bridge import (
     Attribute,
@@ -70,7 +70,7 @@ class Mailboxes(ClosableSyncWrapper[AsyncMailboxes]):
         channel: broadloom.sync.Channel,
         owner: str | None = None,
         *,
-        store: Store | str | os.PathLike[str] | None = None,
+        store: MailboxStore | str | os.PathLike[str] | None = None,
         settings: MailboxSettings | None = None,
     ) -> None:
         self.channel = channel

@@ -1,5 +1,5 @@
-"""Ordered conversations over a real channel: `OrderLayer`, one for each channel, and `ChannelRuntime`, one for each
-conversation."""
+"""Ordered conversations over a real channel: `OrderLayer`, one for each channel, and `ChannelOrderRuntime`, one for
+each conversation."""
 
 import logging
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class OrderLayer(LayerRuntime):
     def __init__(self, channel: "Channel") -> None:
         super().__init__(channel, LAYER, self._end)
         self.channel = channel
-        self._conversations: dict[int, ChannelRuntime] = {}
+        self._conversations: dict[int, ChannelOrderRuntime] = {}
         self.malformed_count = 0
         self._layer._on_incoming(self._on_request, CONCURRENCY)
         self._open()
@@ -67,14 +67,14 @@ class OrderLayer(LayerRuntime):
             _layers[channel] = cls(channel)
         return _layers[channel]
 
-    def add(self, conversation: int, runtime: "ChannelRuntime") -> None:
+    def add(self, conversation: int, runtime: "ChannelOrderRuntime") -> None:
         if conversation in self._conversations:
             raise ValueError("this conversation is already open in this program")
         if len(self._conversations) >= CONVERSATIONS_MAX:
             raise ValueError(f"{CONVERSATIONS_MAX} conversations are open on this channel: close some")
         self._conversations[conversation] = runtime
 
-    async def remove(self, conversation: int, runtime: "ChannelRuntime") -> None:
+    async def remove(self, conversation: int, runtime: "ChannelOrderRuntime") -> None:
         """With the last one the layer is closed, after what it has to send."""
         if self._conversations.get(conversation) is runtime:
             del self._conversations[conversation]
@@ -159,7 +159,7 @@ class OrderLayer(LayerRuntime):
                     runtime.run(replica.on_missed, author)
 
 
-class ChannelRuntime:
+class ChannelOrderRuntime:
     """The runtime of one conversation."""
 
     replica: "Replica"

@@ -1,7 +1,7 @@
 """The messages of an ordered conversation, each with what it causes. docs/order.md describes the protocol.
 
 Broadcast: `Enter`, `Exit`, `Submit`, `Assign`, `Takeover`, `NewEpoch`, `Status`, `Suspect`. To one member: `Vote`,
-`Refusal`, `Ack`, `Fetch`, `Page`, `Watch`, `Probe`, and `Submit` again if it was not ordered.
+`Refusal`, `Ack`, `Fetch`, `Page`, `WatchSequencer`, `Probe`, and `Submit` again if it was not ordered.
 """
 
 from typing import Annotated, NamedTuple
@@ -215,7 +215,7 @@ class Page(OrderMessage):
 
 
 @layer_message(13)
-class Watch(OrderMessage):
+class WatchSequencer(OrderMessage):
     """Not answered while the receiver is the sequencer of this epoch: the connection shows whether it lives."""
 
     conversation: Hyper

@@ -28,7 +28,7 @@ from broadloom.errors import (
     OrderTimeoutError,
 )
 from broadloom.order.catch_up import LIMIT
-from broadloom.order.channel_runtime import ChannelRuntime, OrderLayer, name_on_channel
+from broadloom.order.channel_runtime import ChannelOrderRuntime, OrderLayer, name_on_channel
 from broadloom.order.codec import LAYER, decode, encode
 from broadloom.order.messages import Fetch, Page
 from broadloom.order.model import Entry, Epoch, Mode, OrderEvent, Placed, Rewound, Skipped
@@ -111,7 +111,7 @@ class Order:
         if own_name in names and store is not None:
             self._store = SqliteOrderStore(store, self._id) if isinstance(store, str | os.PathLike) else store
         self._layer = OrderLayer.of(channel)
-        self._runtime = ChannelRuntime(self._layer, self)
+        self._runtime = ChannelOrderRuntime(self._layer, self)
         try:
             self._replica = self._runtime.replica = Replica(
                 self._runtime,

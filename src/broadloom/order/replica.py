@@ -38,7 +38,7 @@ from broadloom.order.messages import (
     Suspect,
     Takeover,
     Vote,
-    Watch,
+    WatchSequencer,
 )
 from broadloom.order.model import NO_EPOCH, Epoch
 from broadloom.order.participants import Participants
@@ -187,7 +187,7 @@ class Replica:
                 page = make_page(self.id, self.log, message, self.committed, self.enrolled)
                 reply(encode(page) if page is not None else None)
                 return
-            case Watch() if self.is_sequencing and message.epoch == self.log.epoch:
+            case WatchSequencer() if self.is_sequencing and message.epoch == self.log.epoch:
                 self.sequencer.add_watcher(peer_id, reply)
                 return
             case Submit():
@@ -202,7 +202,7 @@ class Replica:
                 self.elections.on_refusal(message)
             case Ack():
                 self.sequencer.on_ack(peer_id, message)
-            case Probe() | Watch():
+            case Probe() | WatchSequencer():
                 pass
             case _:
                 self.rejected["misplaced message"] += 1

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 import broadloom.sync
 from broadloom.order.model import Epoch, Mode
 from broadloom.order.order import Order as AsyncOrder
-from broadloom.order.order import OrderItem
 from broadloom.order.order import ordered as async_ordered
 from broadloom.order.settings import OrderSettings
-from broadloom.sync.bridge import Attribute, ClosableSyncWrapper, awaits, call, iterates, subscribes
+from broadloom.sync.bridge import Attribute, ClosableSyncWrapper, awaits, call, iterates, polls, subscribes
 from broadloom.wire import PeerId
 
 
@@ -34,15 +33,11 @@ class Order(ClosableSyncWrapper[AsyncOrder]):
     unread_count = Attribute[int]()
     submit = awaits(AsyncOrder.submit)
     receive = awaits(AsyncOrder.receive)
+    receive_nowait = polls(AsyncOrder.receive_nowait)
     history = awaits(AsyncOrder.history)
     __iter__ = iterates(AsyncOrder.__aiter__)
     on_event = subscribes(AsyncOrder.on_event)
     events = iterates(AsyncOrder.events)
-
-    def receive_nowait(self) -> OrderItem | None:
-        """The next item, or None if there is none right now."""
-        # Looking first costs nothing in a main loop that polls.
-        return call(self._wrapped.receive_nowait) if self.unread_count else None
 
 
 def ordered(

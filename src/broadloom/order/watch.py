@@ -7,7 +7,7 @@ long before the roster drops the member.
 from typing import TYPE_CHECKING
 
 from broadloom.order.codec import encode
-from broadloom.order.messages import Watch
+from broadloom.order.messages import WatchSequencer
 from broadloom.order.model import NO_EPOCH, Epoch
 from broadloom.order.settings import WATCH_S, WATCHERS
 from broadloom.protocol.requests.outgoing import OutcomeKind
@@ -39,7 +39,7 @@ class SequencerWatch:
         self._is_open = True
         replica.runtime.request(
             epoch.sequencer,
-            encode(Watch(replica.id, epoch)),
+            encode(WatchSequencer(replica.id, epoch)),
             WATCH_S,
             lambda kind, _data: self._on_outcome(epoch, kind),
         )

@@ -1,4 +1,4 @@
-"""`ChannelRuntime`: the switch over a real channel, with asyncio, the real clock and real programs."""
+"""`ChannelSwitchRuntime`: the switch over a real channel, with asyncio, the real clock and real programs."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ PURPOSE = b"broadloom switch registration\0"
 """Of a signature: none can be used for anything else."""
 
 
-class ChannelRuntime(LayerRuntime):
+class ChannelSwitchRuntime(LayerRuntime):
     def __init__(self, channel: "Channel", on_left: Callable[[], None], session: str) -> None:
         super().__init__(channel, LAYER, on_left)
         self._roster = channel._node.peer.roster

@@ -61,7 +61,7 @@ _PEER_ID = xdr.optional(xdr.HYPER)
 _REASON = xdr.optional(xdr.enum(FailureReason))
 
 
-class SignedRecord(NamedTuple):
+class SignedRegistration(NamedTuple):
     """The registration of one program, with its signature."""
 
     peer_id: PeerId
@@ -147,7 +147,7 @@ _PATTERN_HEAD = struct.Struct(">III")
 _PATTERNS = xdr.array(Xdr(_pack_pattern, _unpack_pattern), settings.PATTERNS_MAX)
 _JOINED = xdr.array(structure(JoinedFile, _NAME, xdr.HYPER), settings.PATTERNS_MAX)
 _RECORD = structure(RecordBody, xdr.HYPER, _NAME, _NAME, xdr.BOOL, _PATTERNS, _JOINED)
-_SIGNED = structure(SignedRecord, xdr.HYPER, _BODY, _SIGNATURE)
+_SIGNED = structure(SignedRegistration, xdr.HYPER, _BODY, _SIGNATURE)
 _RESULT_HEAD = structure(lambda *values: values, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME)
 _RESULT_HEAD_BYTES_MAX = settings.TEXT_BYTES_MAX + settings.NAME_BYTES_MAX + 32
 _ENVELOPE_HEAD = struct.Struct(">7I")
@@ -283,7 +283,7 @@ class RecordsRequest(SwitchWireMessage):
 class Records(SwitchWireMessage):
     """All registrations that the sender knows, its own first."""
 
-    records: Annotated[tuple[SignedRecord, ...], xdr.array(_SIGNED, settings.RECORDS_MAX)]
+    records: Annotated[tuple[SignedRegistration, ...], xdr.array(_SIGNED, settings.RECORDS_MAX)]
 
 
 @layer_message(4)

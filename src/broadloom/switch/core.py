@@ -23,7 +23,7 @@ from broadloom.switch.codec import (
     RecordBody,
     RecordsRequest,
     Result,
-    SignedRecord,
+    SignedRegistration,
     decode,
     encode,
     pack_record,
@@ -187,7 +187,7 @@ class SwitchCore:
         joined = tuple(JoinedFile(file, at_ms) for file, at_ms in self._joined_at_ms.items())
         body = RecordBody(self._version, self.session, self.program, False, patterns, joined)
         packed = pack_record(body)
-        signed = SignedRecord(self.runtime.peer_id, packed, self.runtime.sign(packed))
+        signed = SignedRegistration(self.runtime.peer_id, packed, self.runtime.sign(packed))
         self.directory.set_own(body, signed)
 
     def _schedule_announcement(self, delay_s: float) -> None:

@@ -18,7 +18,7 @@ from broadloom.switch.codec import (
     RecordBody,
     Records,
     RecordsRequest,
-    SignedRecord,
+    SignedRegistration,
     decode,
     encode,
     unpack_record,
@@ -52,7 +52,7 @@ class Registration:
 
 class _Entry(NamedTuple):
     body: RecordBody
-    signed: SignedRecord
+    signed: SignedRegistration
 
 
 class Directory:
@@ -66,7 +66,7 @@ class Directory:
         self._entries: dict[PeerId, _Entry] = {}
         self._stale: dict[PeerId, None] = {}
         """Programs of which a broadcast was missed: it may have been a newer registration."""
-        self._unverified: dict[PeerId, SignedRecord] = {}
+        self._unverified: dict[PeerId, SignedRegistration] = {}
         self._sessions_of_file: dict[str, dict[str, dict[PeerId, int]]] = {}
         """File, session, program: time of joining."""
         self._pulling: dict[PeerId, None] = {}
@@ -166,17 +166,17 @@ class Directory:
 
     # -- registrations
 
-    def set_own(self, body: RecordBody, signed: SignedRecord) -> None:
+    def set_own(self, body: RecordBody, signed: SignedRegistration) -> None:
         self._store(signed, body)
         self._on_change()
 
-    def own_record(self) -> SignedRecord:
+    def own_record(self) -> SignedRegistration:
         return self._entries[self._runtime.peer_id].signed
 
     def on_announcement(self, author: PeerId, message: Announcement) -> None:
-        self.add(SignedRecord(author, message.body, message.signature))
+        self.add(SignedRegistration(author, message.body, message.signature))
 
-    def add(self, signed: SignedRecord) -> None:
+    def add(self, signed: SignedRegistration) -> None:
         """A registration from its program, or from another one that passes it on."""
         runtime, peer_id = self._runtime, signed.peer_id
         if peer_id == runtime.peer_id:
@@ -200,7 +200,7 @@ class Directory:
             self._store(signed, body)
             self._on_change()
 
-    def _verified(self, signed: SignedRecord, proven_name: str | None) -> RecordBody | None:
+    def _verified(self, signed: SignedRegistration, proven_name: str | None) -> RecordBody | None:
         if not self._runtime.is_signed_by(signed.peer_id, signed.body, signed.signature):
             return None
         try:
@@ -211,7 +211,7 @@ class Directory:
             return None
         return body
 
-    def _store(self, signed: SignedRecord, body: RecordBody) -> None:
+    def _store(self, signed: SignedRegistration, body: RecordBody) -> None:
         peer_id = signed.peer_id
         self._drop(peer_id)
         self._found.clear()
@@ -305,7 +305,7 @@ class Directory:
     def records(self) -> Records:
         """For another member: our own registration first, then others as far as they fit."""
         own = self._runtime.peer_id
-        chosen: list[SignedRecord] = []
+        chosen: list[SignedRegistration] = []
         size = 0
         for peer_id, entry in sorted(self._entries.items(), key=lambda item: (item[0] != own, item[0])):
             size += len(entry.signed.body) + len(entry.signed.signature) + 32

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broadloom.switch.core import SwitchCore
 
 
-class HeldMessage:
+class WaitingMessage:
     """A message that waits for a program, or is on its way to one."""
 
     def __init__(
@@ -59,8 +59,8 @@ class ProgramHost:
         self._runtime = core.runtime
         self.types = dict(types)
         self._store = store
-        self._held: dict[str, deque[HeldMessage]] = {name: deque() for name in self.types}
-        self._in_flight: dict[HeldMessage, PeerId] = {}
+        self._held: dict[str, deque[WaitingMessage]] = {name: deque() for name in self.types}
+        self._in_flight: dict[WaitingMessage, PeerId] = {}
         self._launches = {name: LaunchState(core.runtime, each, self._on_not_started) for name, each in types.items()}
         self._queued_bytes: dict[PeerId, list[int]] = {}
         """Messages and bytes in the queue, by sender."""
@@ -84,7 +84,7 @@ class ProgramHost:
                 continue
             message = copy.message
             expires_at = now + (stored.expires_at_ms - wall_ms) / 1000
-            held = HeldMessage(message, stored.program, expires_at, None, _ignore)
+            held = WaitingMessage(message, stored.program, expires_at, None, _ignore)
             held.row = stored.row
             self._count(held, 1)
             self._held[stored.program].append(held)
@@ -101,7 +101,7 @@ class ProgramHost:
                 held.respond(declined(FailureReason.NOT_STARTED, "the switch was closed"))
         self._store.close()
 
-    def queued(self) -> list[HeldMessage]:
+    def queued(self) -> list[WaitingMessage]:
         return [held for queue in self._held.values() for held in queue]
 
     def lengths(self) -> tuple[QueueLength, ...]:
@@ -125,7 +125,7 @@ class ProgramHost:
         timeout_s: float,
         respond: Respond,
         on_progress: OnProgress,
-    ) -> HeldMessage | None:
+    ) -> WaitingMessage | None:
         """Hold a message for a program; declines it if that is not possible. The result can be cancelled."""
         kind = self.types.get(program)
         is_local = message.session == self._core.session
@@ -141,7 +141,7 @@ class ProgramHost:
             return None
         disposition = message.disposition or pattern.disposition
         now = self._runtime.now()
-        held = HeldMessage(message, program, now + timeout_s, respond, on_progress)
+        held = WaitingMessage(message, program, now + timeout_s, respond, on_progress)
         if self._instance(held) is not None and not self._held[program]:
             self._held[program].append(held)
             self._flush(program)
@@ -154,7 +154,7 @@ class ProgramHost:
             return None
         return held
 
-    def _queue(self, held: HeldMessage) -> bool:
+    def _queue(self, held: WaitingMessage) -> bool:
         message, (count, size) = held.message, self._totals
         own_count, own_size = self._queued_bytes.get(message.sender, (0, 0))
         length = len(message.data)
@@ -181,7 +181,7 @@ class ProgramHost:
         self._schedule()
         return True
 
-    def _hold_for_start(self, held: HeldMessage) -> bool:
+    def _hold_for_start(self, held: WaitingMessage) -> bool:
         problem = self._launches[held.program].start()
         if problem is not None:
             self._respond(held, declined(FailureReason.NOT_STARTED, problem))
@@ -192,7 +192,7 @@ class ProgramHost:
         self._schedule()
         return True
 
-    def cancel(self, held: HeldMessage) -> None:
+    def cancel(self, held: WaitingMessage) -> None:
         """The sender no longer waits. What is queued stays, until its deadline."""
         if held.is_ended or held.respond is None:
             return
@@ -213,7 +213,7 @@ class ProgramHost:
             if queue:
                 self._flush(name)
 
-    def _instances(self, held: HeldMessage) -> Iterator[PeerId]:
+    def _instances(self, held: WaitingMessage) -> Iterator[PeerId]:
         """Programs of the type that handle this message."""
         core, message = self._core, held.message
         for peer_id, body in core.directory.programs(held.program):
@@ -227,7 +227,7 @@ class ProgramHost:
             ):
                 yield peer_id
 
-    def _instance(self, held: HeldMessage) -> PeerId | None:
+    def _instance(self, held: WaitingMessage) -> PeerId | None:
         loads = list(self._in_flight.values())
         return min(self._instances(held), key=lambda peer_id: (loads.count(peer_id), peer_id), default=None)
 
@@ -252,7 +252,7 @@ class ProgramHost:
             if problem is not None:
                 self._on_not_started(name, problem)
 
-    def _forward(self, held: HeldMessage, peer_id: PeerId) -> None:
+    def _forward(self, held: WaitingMessage, peer_id: PeerId) -> None:
         if held.row is not None:
             self._store.mark(held.row, True)
         held.is_forwarded = True
@@ -270,7 +270,7 @@ class ProgramHost:
             lambda outcome: self._on_outcome(held, peer_id, outcome),
         )
 
-    def _on_outcome(self, held: HeldMessage, peer_id: PeerId, outcome: Outcome) -> None:
+    def _on_outcome(self, held: WaitingMessage, peer_id: PeerId, outcome: Outcome) -> None:
         if outcome.kind is OutcomeKind.REPLIED:
             self._on_result(held, decode_result(outcome.data))
         elif outcome.kind is OutcomeKind.GONE and outcome.sent:
@@ -288,7 +288,7 @@ class ProgramHost:
         else:
             self._put_back(held)
 
-    def _on_result(self, held: HeldMessage, result: Result) -> None:
+    def _on_result(self, held: WaitingMessage, result: Result) -> None:
         if result.verdict is Verdict.DECLINED and result.reason is FailureReason.QUEUE_FULL:
             self._put_back(held)
         elif result.verdict is Verdict.DECLINED and held.respond is None:
@@ -296,7 +296,7 @@ class ProgramHost:
         else:
             self._finish(held, result)
 
-    def _put_back(self, held: HeldMessage) -> None:
+    def _put_back(self, held: WaitingMessage) -> None:
         """It was not handled, and waits again at its place."""
         if held.is_ended:
             return
@@ -309,7 +309,7 @@ class ProgramHost:
         queue.insert(len(behind), held)
         self._schedule()
 
-    def _finish(self, held: HeldMessage, result: Result) -> None:
+    def _finish(self, held: WaitingMessage, result: Result) -> None:
         self._in_flight.pop(held, None)
         if held.is_ended:
             return
@@ -326,11 +326,11 @@ class ProgramHost:
         if self._held[held.program]:
             self._flush(held.program)
 
-    def _respond(self, held: HeldMessage, result: Result) -> None:
+    def _respond(self, held: WaitingMessage, result: Result) -> None:
         assert held.respond is not None
         held.respond(result)
 
-    def _count(self, held: HeldMessage, sign: int) -> None:
+    def _count(self, held: WaitingMessage, sign: int) -> None:
         sender, length = held.message.sender, len(held.message.data)
         for totals in (self._totals, self._queued_bytes.setdefault(sender, [0, 0])):
             totals[0] += sign

@@ -26,7 +26,7 @@ from broadloom.switch.patterns import chosen, message_scope, name
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.switch.channel_runtime import ChannelRuntime
+    from broadloom.switch.channel_runtime import ChannelSwitchRuntime
     from broadloom.switch.core import SwitchCore
 
 TIMEOUT_S = 5.0
@@ -35,7 +35,7 @@ TIMEOUT_S = 5.0
 class SwitchRequester(ABC):
     channel: "Channel"
     _core: "SwitchCore"
-    _runtime: "ChannelRuntime"
+    _runtime: "ChannelSwitchRuntime"
 
     async def request(
         self,

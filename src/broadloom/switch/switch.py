@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
 from broadloom.errors import NotConnectedError
-from broadloom.switch.channel_runtime import ChannelRuntime
+from broadloom.switch.channel_runtime import ChannelSwitchRuntime
 from broadloom.switch.core import SwitchCore
 from broadloom.switch.directory import FileJoin, Registration
 from broadloom.switch.handled_request import HandledRequest
@@ -74,7 +74,7 @@ class Switch(SwitchRequester):
         self._observers: dict[Observer, None] = {}
         queue = SqliteQueue(store) if isinstance(store, str | os.PathLike) else store or MemoryQueue()
         try:
-            self._runtime = ChannelRuntime(channel, self._on_left, session)
+            self._runtime = ChannelSwitchRuntime(channel, self._on_left, session)
             self._core = SwitchCore(self._runtime, session, own_program, types, queue)
         except BaseException:
             queue.close()

@@ -2,7 +2,7 @@
 
 A synchronous class is a `SyncWrapper`: it holds its asynchronous counterpart in `_wrapped`. Its members are generated
 from those of the counterpart, with the same parameters, results, exceptions and docstrings (`awaits`, `calls`,
-`iterates`, `subscribes`, and `Attribute` for properties).
+`iterates`, `subscribes`, `polls`, and `Attribute` for properties).
 """
 
 import asyncio
@@ -249,9 +249,14 @@ def subscribes(
     method: Callable[Concatenate[Any, P], Callable[[], None]],
 ) -> Callable[Concatenate[Any, P], Callable[[], None]]:
     """The thread-safe twin of a method that returns a function to unsubscribe."""
+    return calls_into(lambda unsubscribe: functools.partial(call, unsubscribe), method)
+
+
+def polls(method: Callable[Concatenate[Any, P], T | None]) -> Callable[Concatenate[Any, P], T | None]:
+    """The twin of a `receive_nowait` that looks at `unread_count` first, which costs nothing in a main loop."""
 
     @functools.wraps(method)
-    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
-        return functools.partial(call, call(method, self._wrapped, *args, **kwargs))
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        return call(method, self._wrapped, *args, **kwargs) if self.unread_count else None
 
     return twin

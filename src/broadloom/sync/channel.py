@@ -9,7 +9,7 @@ from broadloom.channel.connect import PendingConnection
 from broadloom.channel.layer import Layer as AsyncLayer
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
 from broadloom.channel.requester import HasPeerId
-from broadloom.channel.state import STATE_BYTES_MAX, TIMEOUT_S, Make, State
+from broadloom.channel.state import STATE_BYTES_MAX, TIMEOUT_S, Make, StateSnapshot
 from broadloom.channel.subscription import Subscription as AsyncSubscription
 from broadloom.protocol.events import Message
 from broadloom.protocol.owner.card import ChannelCard
@@ -124,7 +124,7 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
         helper: PeerId | HasPeerId | None = None,
         timeout_s: float = TIMEOUT_S,
         bytes_max: int = STATE_BYTES_MAX,
-    ) -> State:
+    ) -> StateSnapshot:
         """Fetch the state `name` from a member that offers it: `broadloom.Channel.fetch_state`."""
         fetching = self._wrapped.fetch_state(
             name, reader=_unwrapped(reader), helper=helper, timeout_s=timeout_s, bytes_max=bytes_max

@@ -13,7 +13,7 @@ from broadloom.apps.chat.export import FORMATS, export_group
 from broadloom.apps.chat.storage import create_parent_directories, store_path
 from broadloom.cli.main import app
 from broadloom.groups import MessageId, SqliteStore
-from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MembershipRecord
 from broadloom.groups.model import Member, Post
 from broadloom.groups.settings import RetentionPolicy
 from broadloom.groups.store import StoredGroup
@@ -44,7 +44,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def fill(path: Path, texts: list[str], parents: list[int | None]) -> None:
     stored = SqliteStore(path)
     stored.set_member(Member(1, "Anna"))
-    stands = (MemberRecord(1, "Anna", 1), MemberRecord(2, "Ben <b>", 3), MemberRecord(3, "Cleo", 2))
+    stands = (MembershipRecord(1, "Anna", 1), MembershipRecord(2, "Ben <b>", 3), MembershipRecord(3, "Cleo", 2))
     for group, description in ((CLUB, "Chess club\nWednesdays & Fridays"), (OTHER, "Lunch")):
         stored.save_group(
             StoredGroup(GroupRecord(group, GroupDescriptor(1, description, RetentionPolicy()), stands), True)
