@@ -140,6 +140,23 @@ def test_delivery_with_another_size_than_the_author_sent_is_forged() -> None:
     assert ended(tape).audit().findings == {("forged", B, 1, C)}
 
 
+@pytest.mark.parametrize("other", [4, 5], ids=["another size", "a second copy"])
+def test_two_overwritten_receipts_of_a_peer_are_found_on_a_short_tape(other: int) -> None:
+    """The peers were not there for long enough to vote. A delivery without a receipt shows an overwritten one."""
+    tape = TapeBuilder(A, B)
+    overwritten = {2: ("f" * 16, 6), 3: (A, other)}
+    sizes = {1: 10, 2: 20, 3: 50, 4: 40, 5: 50}
+    for number, size in sizes.items():
+        author, sequence = overwritten.get(number, (A, number))
+        message: dict[str, Any] = {"author": A, "sequence": number, "size_bytes": size}
+        tape.add("sent", A, number, **message)
+        receipt = {**message, "author": author, "sequence": sequence}
+        tape.add("received", B, number, neighbor=A, hops=1, **receipt)
+        tape.add("delivered", B, number, hops=1, **message)
+    found = tape.alive(A, B, second=7.0).audit().findings
+    assert found == {("forged", "f" * 16, 6, B), ("forged", A, other, B)}
+
+
 @pytest.mark.parametrize("number", [50, INT64_MAX - 1])
 def test_report_of_missed_messages_beyond_the_last_one_accuses_no_peer(number: int) -> None:
     tape = ended(conversation().add("missed", B, 40.0, author=A, sequence=number, last_sequence=INT64_MAX))

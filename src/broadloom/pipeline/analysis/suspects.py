@@ -97,8 +97,8 @@ def misplaced(delivered: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Forged deliveries and forged receipts, found by comparing the two.
+def overwritten(deliveries: pl.DataFrame, known_forged: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Forged deliveries and forged receipts, found by comparing the two. `known_forged` are rows found before.
 
     In a complete tape every message is received before it is delivered. A message that was only delivered, at the place
     of one that was only received, with its size and hops, is that one. But if a later message of its author was
@@ -107,10 +107,12 @@ def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     is_delivered, is_received = pl.col("delivery_count") > 0, pl.col("received_time").is_not_null()
     undelivered = deliveries.filter(is_received & ~is_delivered & pl.col("missed_time").is_null())
     unreceived = deliveries.filter(is_delivered & ~is_received).join(undelivered, "receiver", "semi")
-    # A tape that has no receipts, or lost many, proves nothing.
-    counts = undelivered.group_by("receiver").agg(undelivered=pl.len())
-    is_rare = pl.len().over("receiver") <= pl.col("undelivered")
-    unreceived = unreceived.join(counts, "receiver").filter(is_rare).drop("undelivered")
+    # A tape that has no receipts, or lost many, proves nothing. A forged receipt is that of a delivery without one.
+    receipts = undelivered.select("receiver").cast(pl.String)
+    receipts = pl.concat([receipts, _forged_receipts(known_forged)]).cast(undelivered.select("receiver").schema)
+    counts = receipts.group_by("receiver").agg(receipt_count=pl.len())
+    is_rare = pl.len().over("receiver") <= pl.col("receipt_count")
+    unreceived = unreceived.join(counts, "receiver").filter(is_rare).drop("receipt_count")
     if not unreceived.height:
         return unreceived, unreceived
     key = [*PAIR, "sequence"]
@@ -128,6 +130,13 @@ def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     receipts = undelivered.join(held, PAIR, "left").filter(~is_inner).join(inner, ["receiver", "hops", "size_bytes"])
     receipts = receipts.filter(pl.col("received_time") <= pl.col("delivered_time_right"))
     return forged, undelivered.join(receipts, key, "semi")
+
+
+def _forged_receipts(forged: pl.DataFrame) -> pl.DataFrame:
+    """The receiver of each forged receipt whose message was not delivered in a forged row too."""
+    key = [*PAIR, "sequence"]
+    delivered = forged.filter(pl.col("kind") == "delivered")
+    return forged.filter(pl.col("kind") == "received").join(delivered, key, "anti").select("receiver")
 
 
 def mislabeled(
