@@ -157,6 +157,18 @@ def test_two_overwritten_receipts_of_a_peer_are_found_on_a_short_tape(other: int
     assert found == {("forged", "f" * 16, 6, B), ("forged", A, other, B)}
 
 
+def test_overwritten_receipt_is_found_beside_a_delivery_to_its_own_author() -> None:
+    tape = TapeBuilder(A, B)
+    tape.sent(B, 1, 0.5).delivered(B, B, 1, 0.6)
+    for number in (1, 2, 3):
+        author = "f" * 16 if number == 2 else A
+        tape.sent(A, number, number)
+        tape.add("received", B, number, author=author, sequence=number, size_bytes=1, hops=1, neighbor=A)
+        tape.delivered(B, A, number, number)
+    found = tape.alive(A, B, second=7.0).audit().findings
+    assert found == {("forged", "f" * 16, 2, B), ("delivered_to_author", B, 1, B)}
+
+
 @pytest.mark.parametrize("number", [50, INT64_MAX - 1])
 def test_report_of_missed_messages_beyond_the_last_one_accuses_no_peer(number: int) -> None:
     tape = ended(conversation().add("missed", B, 40.0, author=A, sequence=number, last_sequence=INT64_MAX))

@@ -106,7 +106,9 @@ def overwritten(deliveries: pl.DataFrame, known_forged: pl.DataFrame) -> tuple[p
     """
     is_delivered, is_received = pl.col("delivery_count") > 0, pl.col("received_time").is_not_null()
     undelivered = deliveries.filter(is_received & ~is_delivered & pl.col("missed_time").is_null())
-    unreceived = deliveries.filter(is_delivered & ~is_received).join(undelivered, "receiver", "semi")
+    # A delivery to its own author is a finding of its own, and has no receipt anyway.
+    is_other = pl.col("author") != pl.col("receiver")
+    unreceived = deliveries.filter(is_delivered & ~is_received & is_other).join(undelivered, "receiver", "semi")
     # A tape that has no receipts, or lost many, proves nothing. A forged receipt is that of a delivery without one.
     receipts = undelivered.select("receiver").cast(pl.String)
     receipts = pl.concat([receipts, _forged_receipts(known_forged)]).cast(undelivered.select("receiver").schema)
