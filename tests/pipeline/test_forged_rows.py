@@ -114,6 +114,13 @@ def test_overwritten_number_is_the_only_finding() -> None:
         assert ended(tape).audit().findings == {("forged", A, number, C)}, number
 
 
+def test_delivery_overwritten_with_the_last_number_accuses_none_in_between() -> None:
+    tape = TapeBuilder(A, B)
+    for number in (1, 2, 3, 4):
+        tape.sent(A, number, 10.0 * number).delivered(B, A, 4 if number == 2 else number, 10.0 * number + 0.1)
+    assert ended(tape, A, B).audit().findings == {("forged", A, 4, B)}
+
+
 @pytest.mark.parametrize("number", [1, 3, 4, 5_000, INT64_MAX])
 def test_overwritten_sending_is_the_only_finding(number: int) -> None:
     tape = TapeBuilder(A, B, C, D)

@@ -87,14 +87,16 @@ def excused_by_dropped_rows(
 
 
 def misplaced(delivered: pl.DataFrame) -> pl.DataFrame:
-    """Deliveries out of the order of their author: as few as possible, so that the others are in order."""
+    """Deliveries out of the order of their author: as few as possible, so that the others are in order. A message that
+    was delivered twice is a finding of its own; one of its deliveries may be in order."""
     found = [delivered.clear()]
-    ordered = delivered.sort("ordinal")
+    again = delivered.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal")
+    ordered = pl.concat([delivered, again]).sort("ordinal")
     is_back = (pl.col("sequence") < pl.col("sequence").shift(1).over(PAIR)).fill_null(False)
     back = ordered.filter(is_back).select(PAIR).unique()
     for _, rows in ordered.join(back, PAIR, "semi", maintain_order="left").group_by(PAIR, maintain_order=True):
         found.append(rows[out_of_line(rows["sequence"].to_list())])
-    return pl.concat(found)
+    return pl.concat(found).filter(pl.col("delivery_count") == 1)
 
 
 def overwritten(deliveries: pl.DataFrame, known_forged: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -178,9 +180,7 @@ def explained_by_forged(
     """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
     messages per pair that were these deliveries."""
     delivered = rows.filter(pl.col("delivery_count") > 0)
-    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
-        [*PAIR, "sequence"]
-    )
+    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)])
     again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
     forged = forged.filter(pl.col("kind") == "delivered")
     odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])
