@@ -32,6 +32,7 @@ def microseconds_per_message(rules: Rules) -> float:
 
     class Nowhere:
         name = "office/hq"
+        _observer = None
 
     where: Any = Nowhere()
 

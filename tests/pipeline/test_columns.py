@@ -20,7 +20,7 @@ VAGUE = {
 
 PEERS = {
     *("peer", "peer_a", "peer_b", "crashed_peer", "author", "parent_author", "root_author", "receiver", "neighbor"),
-    *("member", "parent_member", "subscriber", "advertiser"),
+    *("member", "parent_member", "subscriber", "advertiser", "sender", "handler"),
 }
 OTHER_TEXTS = {
     *("channel", "run_id", "reference_run_id", "group_id", "invoice_id", "corrected_invoice_id"),
@@ -40,6 +40,7 @@ OTHER_TEXTS = {
     ),
     *("name", "ad_name", "plan_name", "topic", "address", "file_path", "terms"),
     *("role", "ticket_serial", "attributes", "content_type"),
+    *("operation", "scope", "file_name", "rule_name", "actions"),
     *("billing_month", "period", "currency", "time_zone"),
 }
 """A new word for a text is added here, if no other one means the same."""

@@ -114,6 +114,13 @@ def test_overwritten_number_is_the_only_finding() -> None:
         assert ended(tape).audit().findings == {("forged", A, number, C)}, number
 
 
+def test_delivery_overwritten_with_the_last_number_accuses_none_in_between() -> None:
+    tape = TapeBuilder(A, B)
+    for number in (1, 2, 3, 4):
+        tape.sent(A, number, 10.0 * number).delivered(B, A, 4 if number == 2 else number, 10.0 * number + 0.1)
+    assert ended(tape, A, B).audit().findings == {("forged", A, 4, B)}
+
+
 @pytest.mark.parametrize("number", [1, 3, 4, 5_000, INT64_MAX])
 def test_overwritten_sending_is_the_only_finding(number: int) -> None:
     tape = TapeBuilder(A, B, C, D)
@@ -138,6 +145,35 @@ def test_delivery_with_another_size_than_the_author_sent_is_forged() -> None:
     for peer in (A, C, D):
         tape.delivered(peer, B, 1, 32.0)
     assert ended(tape).audit().findings == {("forged", B, 1, C)}
+
+
+@pytest.mark.parametrize("other", [4, 5], ids=["another size", "a second copy"])
+def test_two_overwritten_receipts_of_a_peer_are_found_on_a_short_tape(other: int) -> None:
+    """The peers were not there for long enough to vote. A delivery without a receipt shows an overwritten one."""
+    tape = TapeBuilder(A, B)
+    overwritten = {2: ("f" * 16, 6), 3: (A, other)}
+    sizes = {1: 10, 2: 20, 3: 50, 4: 40, 5: 50}
+    for number, size in sizes.items():
+        author, sequence = overwritten.get(number, (A, number))
+        message: dict[str, Any] = {"author": A, "sequence": number, "size_bytes": size}
+        tape.add("sent", A, number, **message)
+        receipt = {**message, "author": author, "sequence": sequence}
+        tape.add("received", B, number, neighbor=A, hops=1, **receipt)
+        tape.add("delivered", B, number, hops=1, **message)
+    found = tape.alive(A, B, second=7.0).audit().findings
+    assert found == {("forged", "f" * 16, 6, B), ("forged", A, other, B)}
+
+
+def test_overwritten_receipt_is_found_beside_a_delivery_to_its_own_author() -> None:
+    tape = TapeBuilder(A, B)
+    tape.sent(B, 1, 0.5).delivered(B, B, 1, 0.6)
+    for number in (1, 2, 3):
+        author = "f" * 16 if number == 2 else A
+        tape.sent(A, number, number)
+        tape.add("received", B, number, author=author, sequence=number, size_bytes=1, hops=1, neighbor=A)
+        tape.delivered(B, A, number, number)
+    found = tape.alive(A, B, second=7.0).audit().findings
+    assert found == {("forged", "f" * 16, 2, B), ("delivered_to_author", B, 1, B)}
 
 
 @pytest.mark.parametrize("number", [50, INT64_MAX - 1])

@@ -26,7 +26,7 @@ from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.pipeline.tape_set import events, examine_tapes
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.reader import TapeReadError, read
-from broadloom.record.schema import INT64_MAX, SCHEMA
+from broadloom.record.schema import INT64_MAX, SCHEMA, VERSION_KEY, columns_in_version
 from tests.pipeline.without_spark import frame
 from tools.synthetic.generate import SyntheticConfig, generate
 
@@ -123,6 +123,15 @@ def test_row_is_set_aside_and_the_rest_is_used(folder: Path, flaw: str) -> None:
     assert excluded["start_time"] < excluded["end_time"]
     assert len(tapes.used) == 3
     assert tapes.rows == rows_of(folder).num_rows - 1
+
+
+def test_row_of_a_file_of_an_older_version_is_set_aside(folder: Path) -> None:
+    path = first_of(folder)
+    spoil(path, lambda rows: set_value(rows, "no author"))
+    rows = pq.read_table(path, partitioning=None).select([each.name for each in columns_in_version(3)])
+    pq.write_table(rows.replace_schema_metadata({**pq.read_schema(path).metadata, VERSION_KEY: b"3"}), path)
+    (excluded,) = examine_tapes(folder).quarantine.to_dicts()
+    assert (excluded["reason"], excluded["row_count"], excluded["is_whole_file"]) == ("missing_value", 1, False)
 
 
 @pytest.mark.parametrize("flaw", FLAWS)

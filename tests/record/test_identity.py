@@ -140,18 +140,20 @@ def test_content_type_is_recorded(tmp_path: Path) -> None:
     assert rows(tmp_path, "content_type", "topic") == [("text/csv", None)] * 2
 
 
-def test_tape_of_version_3_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [3, 4])
+def test_tape_of_an_older_version_is_read(tmp_path: Path, version: int) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME, name="Bob")
         recorder.on_event(StateChanged(PeerState.CONNECTED))
     (path,) = finished_files(tmp_path)
     table = pq.read_table(path, partitioning=None)
-    third = table.select([each.name for each in columns_in_version(3)])
-    pq.write_table(third.replace_schema_metadata({**table.schema.metadata, VERSION_KEY: b"3"}), path)
+    older = table.select([each.name for each in columns_in_version(version)])
+    pq.write_table(older.replace_schema_metadata({**table.schema.metadata, VERSION_KEY: str(version)}), path)
     found = read(tmp_path)
     assert found.column_names == [*SCHEMA.names, "channel", "event_date"]
-    assert found.select(third.column_names).to_pylist() == table.select(third.column_names).to_pylist()
-    assert rows(tmp_path, *NAMED, "attributes", "content_type") == [("Bob", None, None, None, None, None)]
+    assert found.select(older.column_names).to_pylist() == table.select(older.column_names).to_pylist()
+    is_proven = None if version == 3 else False
+    assert rows(tmp_path, *NAMED, "attributes", "status") == [("Bob", None, None, is_proven, None, None)]
 
 
 PRINTABLE = st.text(max_size=12).filter(str.isprintable)

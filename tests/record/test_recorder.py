@@ -15,7 +15,17 @@ from broadloom.groups.codec import LAYER, encode
 from broadloom.groups.messages import GoingOffline, PostMessage
 from broadloom.groups.model import MessageId, Post
 from broadloom.protocol import PeerState
-from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Message, Missed, StateChanged, TraceEvent
+from broadloom.protocol.events import (
+    Batch,
+    LayerEvent,
+    LinkDown,
+    LinkDownReason,
+    LinkUp,
+    Message,
+    Missed,
+    StateChanged,
+    TraceEvent,
+)
 from broadloom.protocol.runtime import Observer
 from broadloom.protocol.runtime import ObserverFactory as FabricTape
 from broadloom.record import COLUMNS, EventKind, PayloadMetadata, Recorder, read
@@ -59,6 +69,19 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         recorder.missed(Missed(OTHER, 10, 14))
         recorder.identification("bob", OTHER, group_id="club", topic="chess", attributes={"seat": "7"})
         recorder.ad_impression("tea", group_id="club", topic="drinks")
+        request: dict[str, Any] = {"author": ME, "sequence": 4, "name": "print", "scope": "file", "file_name": "notes"}
+        flags: dict[str, Any] = {"is_notice": False, "is_repeatable": True}
+        recorder.on_event(LayerEvent("request_step", **request, **flags, status="failed", reason="handler_died"))
+        recorder.on_event(LayerEvent("handler_step", **request, **flags, status="accepted", handler=OTHER))
+        hit: dict[str, Any] = {
+            "name": "rule 2",
+            "rule_number": 2,
+            "actions": "copy",
+            "status": "passed",
+            "duration_ms": 0.5,
+        }
+        recorder.on_event(LayerEvent("rule_hit", **hit))
+        recorder.on_event(LayerEvent("unknown"))
     me, other = {"peer": "00000000000000ab"}, "fedcba9876543210"
     assert recorded_row(tmp_path, "joined") == me | {"name": "ada", "is_proven": False}
     assert recorded_row(tmp_path, "leaving") == me
@@ -84,6 +107,11 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         "attributes": '{"seat": "7"}',
     }
     assert recorded_row(tmp_path, "ad_impression") == me | {"name": "tea", "group_id": "club", "topic": "drinks"}
+    request["author"] = "00000000000000ab"
+    failed = {"status": "failed", "reason": "handler_died"}
+    assert recorded_row(tmp_path, "request_step") == me | request | flags | failed
+    assert recorded_row(tmp_path, "handler_step") == me | request | flags | {"status": "accepted", "handler": other}
+    assert recorded_row(tmp_path, "rule_hit") == me | hit
     kinds = rows(tmp_path, "kind")
     elsewhere = {EventKind.ROWS_DROPPED, EventKind.MEMBER_JOINED, EventKind.MEMBER_LEFT, EventKind.MEMBER_LOST}
     assert set(kinds) == {kind.value for kind in EventKind if kind not in elsewhere}

@@ -74,6 +74,7 @@ def test_spark_reads_every_type() -> None:
         pa.string(): "STRING",
         pa.binary(): "BINARY",
         pa.bool_(): "BOOLEAN",
+        pa.float64(): "DOUBLE",
         pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     }
     assert [spark[column.type] for column in COLUMNS] == [spark_type(column.type) for column in COLUMNS]
@@ -89,8 +90,10 @@ def test_schemas_of_all_versions_do_not_change() -> None:
         "member_sequence, parent_member, parent_member_sequence"
     )
     fourth = f"{third}, role, ticket_serial, is_proven, attributes, content_type"
-    assert (SCHEMA_VERSION, OLDEST_VERSION) == (4, 3)
+    fifth = f"{fourth}, status, handler, scope, file_name, is_notice, is_repeatable, rule_number, actions, duration_ms"
+    assert (SCHEMA_VERSION, OLDEST_VERSION) == (5, 3)
     assert ", ".join(each.name for each in columns_in_version(3)) == third
     assert ", ".join(each.name for each in columns_in_version(4)) == fourth
-    assert ", ".join(SCHEMA.names) == fourth
+    assert ", ".join(each.name for each in columns_in_version(5)) == fifth
+    assert ", ".join(SCHEMA.names) == fifth
     assert not any(each.is_required for each in COLUMNS if each.since_version > OLDEST_VERSION)

@@ -90,6 +90,7 @@ def check(text: str, out: Outgoing) -> str:
 
 class _Nowhere:
     name = "office/hq"
+    _observer = None
 
 
 def fuzz(seed: int, seconds: float) -> Counter[str]:

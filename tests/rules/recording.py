@@ -41,5 +41,6 @@ async def applied(rules: Rules, out: Outgoing) -> Outgoing:
 
     class Nowhere:
         name = "office/hq"
+        _observer = None
 
     return await rules.apply(out, Nowhere())  # type: ignore[arg-type]

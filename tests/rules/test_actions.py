@@ -166,6 +166,7 @@ def test_every_chain_of_encodings_is_undone_by_the_receiver(
 
 class _Nowhere:
     name = "office/hq"
+    _observer = None
 
 
 def test_receiver_with_another_key_cannot_read() -> None:

@@ -132,6 +132,7 @@ async def test_programs_are_off_by_default_and_must_be_lists() -> None:
 def test_broadcast_nowait_does_not_wait_for_a_program() -> None:
     class Nowhere:
         name = "office/hq"
+        _observer = None
 
     with pytest.raises(NotSentError, match="has to wait; send with broadcast"):
         rules_for("cat").apply_nowait(message(), Nowhere())  # type: ignore[arg-type]

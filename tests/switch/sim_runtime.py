@@ -14,7 +14,7 @@ from broadloom.switch.settings import LAYER
 from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind
 
 if TYPE_CHECKING:
-    from broadloom.protocol.runtime import Timer
+    from broadloom.protocol.runtime import Observer, Timer
     from broadloom.testing.sim.node import SimNode
 
 PURPOSE = b"switch"
@@ -66,6 +66,10 @@ class SimSwitchRuntime:
     @property
     def is_connected(self) -> bool:
         return self.node.is_connected
+
+    @property
+    def observer(self) -> "Observer | None":
+        return self.node.peer.observer
 
     @property
     def has_whole_roster(self) -> bool:

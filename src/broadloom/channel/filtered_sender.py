@@ -10,6 +10,7 @@ from broadloom.transport import TcpNode
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel
+    from broadloom.protocol.runtime import Observer
 
 
 class FilteredSender(LoopBound):
@@ -51,6 +52,11 @@ class FilteredSender(LoopBound):
             return data
         out = replace(self._origin(), data=data, way=way, name=name, has_envelope=False)
         return pack_data(self._filter.apply_nowait(out, self._as_channel()))[0]
+
+    @property
+    def _observer(self) -> "Observer | None":
+        """Records what happens; None if nothing does."""
+        return self._node.peer.observer
 
     def _origin(self) -> Outgoing:
         """The fields that are the same for all messages of this channel."""

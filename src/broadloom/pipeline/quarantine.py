@@ -27,6 +27,7 @@ from broadloom.record.schema import (
     SCHEMA_VERSION,
     VERSION_KEY,
     columns_in_version,
+    with_all_columns,
 )
 
 FUTURE_TOLERANCE_S = 300.0
@@ -196,7 +197,7 @@ def file_problem(schema: pa.Schema, channel: str | None) -> tuple[QuarantineReas
 
 def _examine_rows(report: FileReport, file: "pq.ParquetFile", latest: datetime) -> FileReport:
     """Look at each row of a file with rows that cannot be used."""
-    table = file.read(columns=CHECKED, use_threads=False)
+    table = with_all_columns(file.read(columns=CHECKED, use_threads=False), CHECKED)
     rows = encode(table, CHECKED).with_columns(event_date=pl.lit(report.day)).with_row_index("place")
     rows = rows.with_columns(problem=row_problem(rows.columns, latest))
     valid, excluded = rows.filter(pl.col("problem").is_null()), rows.filter(pl.col("problem").is_not_null())

@@ -16,7 +16,13 @@ _REQUIRED = [each.name for each in COLUMNS if each.is_required]
 _AMOUNTS = ("hops", "event_count", "size_bytes")
 _SEQUENCES = ("parent_sequence", "member_sequence", "parent_member_sequence")
 _LINK_KINDS = [each.value for each in (EventKind.LINK_UP, EventKind.LINK_DOWN, EventKind.RECEIVED)]
-_MESSAGE_KINDS = [each.value for each in (EventKind.SENT, EventKind.RECEIVED, EventKind.DELIVERED, EventKind.MISSED)]
+_MESSAGE_KINDS = [
+    each.value
+    for each in (
+        *(EventKind.SENT, EventKind.RECEIVED, EventKind.DELIVERED, EventKind.MISSED),
+        *(EventKind.REQUEST_STEP, EventKind.HANDLER_STEP),
+    )
+]
 
 CHECKED = [
     *_REQUIRED,
@@ -81,7 +87,7 @@ def has_flaws(batch: pa.RecordBatch, day: date, latest: datetime) -> bool:
             return True
     if pc.any(pc.less(batch["last_sequence"], batch["sequence"])).as_py():
         return True
-    for name in ID_COLUMNS:
+    for name in (each for each in ID_COLUMNS if each in batch.schema.names):
         words = batch[name].dictionary if pa.types.is_dictionary(batch[name].type) else pc.unique(batch[name])
         if not pc.all(pc.match_substring_regex(words, ID_PATTERN), min_count=0).as_py():
             return True

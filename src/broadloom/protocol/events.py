@@ -293,5 +293,25 @@ class TraceEvent(NamedTuple):
     text: str
 
 
+class LayerEvent(NamedTuple):
+    """What a layer above the channel reports to the observer, and to nobody else. Kind and fields have the names of
+    kinds and columns on the tape, which says what they mean (`record/schema.py`)."""
+
+    kind: str
+    author: PeerId | None = None
+    sequence: int | None = None
+    name: str | None = None
+    reason: str | None = None
+    status: str | None = None
+    handler: PeerId | None = None
+    scope: str | None = None
+    file_name: str | None = None
+    is_notice: bool | None = None
+    is_repeatable: bool | None = None
+    rule_number: int | None = None
+    actions: str | None = None
+    duration_ms: float | None = None
+
+
 OwnerEvent = CardChanged | ChannelClosed | QuotaExceeded | Revoked
 Event = StateChanged | LinkUp | LinkDown | Rejected | OwnerEvent | AuthorWarning | MemberEvent | TraceEvent

@@ -6,7 +6,7 @@ There are two runtimes, `TcpNode` (asyncio) and `SimNode` (virtual network and c
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broadloom.protocol.events import Batch, Event, Missed
+from broadloom.protocol.events import Batch, Event, LayerEvent, Missed
 from broadloom.protocol.identity import Identity
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import RejectReason
@@ -116,8 +116,8 @@ class Observer(Protocol):
     def missed(self, missed: "Missed") -> None:
         """Messages were reported as missed to the application."""
 
-    def on_event(self, event: "Event") -> None:
-        """The state or the neighbors changed."""
+    def on_event(self, event: "Event | LayerEvent") -> None:
+        """The state or the neighbors changed, or a layer above the channel reports something."""
 
     def duplicates(self, count: int) -> None:
         """This many duplicates arrived since the last call; about once a second, not if there were none."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.groups.codec import LAYER as GROUPS
 from broadloom.groups.messages import payload_ids
-from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
+from broadloom.protocol.events import LayerEvent, LinkDown, LinkUp, Missed, PeerState, StateChanged
 from broadloom.protocol.identity import Identity
 from broadloom.protocol.roster.member import Member, MemberJoined, MemberLeft, MemberLost
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
@@ -40,6 +40,9 @@ _MEMBER_KINDS = {
     MemberJoined: KIND_NUMBERS[EventKind.MEMBER_JOINED],
     MemberLeft: KIND_NUMBERS[EventKind.MEMBER_LEFT],
     MemberLost: KIND_NUMBERS[EventKind.MEMBER_LOST],
+}
+_LAYER_KINDS = {
+    kind.value: KIND_NUMBERS[kind] for kind in (EventKind.REQUEST_STEP, EventKind.HANDLER_STEP, EventKind.RULE_HIT)
 }
 _GROUPS_KIND = layer_kind(GROUPS)
 _ID_MAX = (1 << 64) - 1
@@ -158,8 +161,8 @@ class Recorder:
     def duplicates(self, count: int) -> None:
         self._put(_DUPLICATES, count=count)
 
-    def on_event(self, event: "Event") -> None:
-        """Records links, membership states and members, and no trace events."""
+    def on_event(self, event: "Event | LayerEvent") -> None:
+        """Records links, membership states, members and events of layers, and no trace events."""
         if isinstance(event, LinkUp):
             peer, address = event.neighbor
             extra = OptionalColumns(address=str(address))
@@ -176,6 +179,8 @@ class Recorder:
             self._put(_STATES[event.state], extra=OptionalColumns(**self._me._asdict()) if joined else None)
         elif isinstance(event, MemberJoined | MemberLeft | MemberLost) and not event.member.is_secondary:
             self._record_member(event)
+        elif isinstance(event, LayerEvent) and event.kind in _LAYER_KINDS:
+            self._record_layer_event(event)
 
     def _record_member(self, event: MemberJoined | MemberLeft | MemberLost) -> None:
         member = event.member
@@ -186,6 +191,22 @@ class Recorder:
         reason = event.cause.value if isinstance(event, MemberLost) else None
         extra = OptionalColumns(address=str(member.address), reason=reason, **NamedPeer.of(member)._asdict())
         self._put(_MEMBER_KINDS[type(event)], author=member.peer_id, extra=extra)
+
+    def _record_layer_event(self, event: LayerEvent) -> None:
+        extra = OptionalColumns(
+            name=event.name,
+            reason=event.reason,
+            status=event.status,
+            handler=event.handler,
+            scope=event.scope,
+            file_name=event.file_name,
+            is_notice=event.is_notice,
+            is_repeatable=event.is_repeatable,
+            rule_number=event.rule_number,
+            actions=event.actions,
+            duration_ms=event.duration_ms,
+        )
+        self._put(_LAYER_KINDS[event.kind], author=event.author, sequence=event.sequence, extra=extra)
 
     def _record_identity_message(self, author: PeerId, data: bytes, *, is_own: bool = False) -> None:
         """An identification, or an ad that another member announced."""

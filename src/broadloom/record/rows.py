@@ -38,11 +38,23 @@ class OptionalColumns(NamedTuple):
     is_proven: bool | None = None
     attributes: str | None = None
     content_type: str | None = None
+    status: str | None = None
+    handler: PeerId | None = None
+    scope: str | None = None
+    file_name: str | None = None
+    is_notice: bool | None = None
+    is_repeatable: bool | None = None
+    rule_number: int | None = None
+    actions: str | None = None
+    duration_ms: float | None = None
 
     @property
     def queued_bytes(self) -> int:
-        """What other members decide the size of. Counts against `queue_bytes_max`."""
-        sized = (self.name, self.group_id, self.topic, self.payload, self.attributes, self.content_type)
+        """Data and texts that may be long. Counts against `queue_bytes_max`."""
+        sized = (
+            *(self.name, self.group_id, self.topic, self.payload, self.attributes, self.content_type),
+            *(self.reason, self.file_name, self.actions),
+        )
         return sum(map(len, filter(None, sized)))
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
 
 OLDEST_VERSION = 3
@@ -35,7 +35,7 @@ CRASH_REASONS = ("connection_lost", "heartbeat_timeout")
 LEAVE_REASONS = ("peer_left", "local_leave")
 """Values of `LinkDownReason`, as `reason` has them. Readers need not import the protocol."""
 
-ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
+ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member", "handler")
 ID_PATTERN = "^[0-9a-f]{16}$"
 """Of peers and members."""
 
@@ -66,6 +66,9 @@ class EventKind(StrEnum):
     MEMBER_JOINED = "member_joined", "The member `author` is in the roster of the peer, or is in it again."
     MEMBER_LEFT = "member_left", "The member `author` left gracefully."
     MEMBER_LOST = "member_lost", "The member `author` is gone without leaving; see `reason`."
+    REQUEST_STEP = "request_step", "The request `sequence` that the peer sent on the switch has reached `status`."
+    HANDLER_STEP = "handler_step", "The peer has the request `sequence` of `author` on the switch; see `status`."
+    RULE_HIT = "rule_hit", "The rule `name` acted on a message that the peer was about to send; see `status`."
     ROWS_DROPPED = (
         "rows_dropped",
         "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`.",
@@ -127,16 +130,28 @@ COLUMNS: tuple[TapeColumn, ...] = (
     ),
     TapeColumn("end_time", TIME, "Of `rows_dropped`: time of the last row."),
     TapeColumn("peer", ID, "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
-    TapeColumn("author", ID, "Author of the message, or peer that identified itself, joined or left."),
-    TapeColumn("sequence", pa.int64(), "Sequence number of the message, per author; the first one of `missed`."),
+    TapeColumn(
+        "author", ID, "Author of the message, sender of the request, or peer that identified itself, joined or left."
+    ),
+    TapeColumn(
+        "sequence", pa.int64(), "Sequence number of the message or request, per author; the first one of `missed`."
+    ),
     TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
     TapeColumn("hops", pa.int64(), "Links that the message traveled."),
     TapeColumn("neighbor", ID, "Other end of the link."),
     TapeColumn("address", pa.string(), "Address of the neighbor or member: host:port."),
-    TapeColumn("reason", pa.string(), "Why the link ended, or the member is lost."),
+    TapeColumn(
+        "reason",
+        pa.string(),
+        "Why the link ended, the member is lost, the request failed, or the message was not sent.",
+    ),
     TapeColumn("event_count", pa.int64(), "Number of duplicates, or of dropped rows."),
     TapeColumn("size_bytes", pa.int64(), "Size of the payload."),
-    TapeColumn("name", pa.string(), "Name of the subscriber, neighbor, member or ad; of the peer itself in `joined`."),
+    TapeColumn(
+        "name",
+        pa.string(),
+        "Name of the subscriber, neighbor, member or ad; of the peer itself in `joined`; operation of a request; rule.",
+    ),
     TapeColumn("group_id", pa.string(), "Group of the message or ad."),
     TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
     TapeColumn("parent_sequence", pa.int64(), "Sequence number of the message this one replies to."),
@@ -151,6 +166,25 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("is_proven", pa.bool_(), "Whether `name` is on a ticket, not self-chosen.", since_version=4),
     TapeColumn("attributes", pa.string(), "Names and values of an identification, as JSON.", since_version=4),
     TapeColumn("content_type", pa.string(), "Content type of the message.", since_version=4),
+    TapeColumn("status", pa.string(), "What became of the request, or of the message by the rule.", since_version=5),
+    TapeColumn("handler", ID, "Peer that handles the request, or holds it in a queue.", since_version=5),
+    TapeColumn("scope", pa.string(), "Scope of the request.", since_version=5),
+    TapeColumn("file_name", pa.string(), "File that the request is about.", since_version=5),
+    TapeColumn("is_notice", pa.bool_(), "Whether the request is a notice, without a reply.", since_version=5),
+    TapeColumn(
+        "is_repeatable",
+        pa.bool_(),
+        "Whether another handler may get the request if the first one is lost.",
+        since_version=5,
+    ),
+    TapeColumn("rule_number", pa.int64(), "Position of the rule, from 1.", since_version=5),
+    TapeColumn("actions", pa.string(), "What the rule did, in order.", since_version=5),
+    TapeColumn(
+        "duration_ms",
+        pa.float64(),
+        "Time that the rule took; of a request that is sent, its timeout.",
+        since_version=5,
+    ),
 )
 
 SCHEMA: pa.Schema = pa.schema(

@@ -18,6 +18,7 @@ from broadloom.rules.conditions import compile_condition, is_present
 from broadloom.rules.fields import MessageView, kind_of
 from broadloom.rules.formatter import format_action, format_condition
 from broadloom.rules.model import (
+    Action,
     And,
     Compress,
     Condition,
@@ -110,12 +111,24 @@ class Interpretation:
         """The rule that is being carried out, for errors."""
         self.hits: list[tuple[int, float]] = []
         """Numbers of the rules that held, and the time they took."""
+        self.acted: list[tuple[int, Action]] = []
+        """Numbers of rules, and what they did."""
         self.current = -1
         self.steps: list[Step] | None = [] if traces else None
         self._rules = rules
         self._view = MessageView(out, now_s)
         self._clock = clock
+        self._started_at = 0.0
         self._runs = 0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self._rules.labels
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the rule that is being carried out began."""
+        return self._clock() - self._started_at
 
     def run(self) -> Generator[Effect, bytes, None]:
         """Raises `NotSentError` if a rule refuses the message."""
@@ -125,12 +138,12 @@ class Interpretation:
             if wanted not in texts[slot]:
                 continue  # the usual case, so it is kept short
             self.label, self.current = rules.labels[number], number
-            started_at = self._clock()
+            self._started_at = self._clock()
             try:
                 if (yield from self._rule(compiled, 0)):
-                    self.hits.append((number, self._clock() - started_at))
+                    self.hits.append((number, self.elapsed_s))
             except _EndedError:
-                self.hits.append((number, self._clock() - started_at))
+                self.hits.append((number, self.elapsed_s))
                 return
             if view is not self._view:  # the rule has changed the message
                 view = self._view
@@ -153,6 +166,7 @@ class Interpretation:
     def _act(self, compiled: CompiledAction, depth: int) -> Generator[Effect, bytes, None]:
         outcome = ""
         action, out = compiled.action, self.out
+        self.acted.append((self.current, action))
         try:
             match action:
                 case Copy(directory):

@@ -23,6 +23,7 @@ from broadloom.rules.model import Comment, Forward, Rule
 from broadloom.rules.parser import parse
 from broadloom.rules.preview import Preview, problem_text, try_out
 from broadloom.rules.programs import ProgramFailedError, ProgramLimits, ProgramRunner
+from broadloom.rules.recording import RecordedHits
 from broadloom.security.sealing import SealingPublicKey, seal
 
 if TYPE_CHECKING:
@@ -194,6 +195,12 @@ class Rules:
     async def apply(self, out: Outgoing, channel: "Channel") -> Outgoing:
         """Raises `NotSentError`, or `HeldError` if a rule holds the message."""
         run = self._start(out, traces=self.dry_run)
+        if channel._observer is None or self.dry_run:
+            return await self._apply(run, out, channel)
+        with RecordedHits(channel._observer, run):
+            return await self._apply(run, out, channel)
+
+    async def _apply(self, run: Interpretation, out: Outgoing, channel: "Channel") -> Outgoing:
         if self.dry_run:
             self._log_dry_run(try_out(run, self._seal))
             return out
@@ -222,6 +229,12 @@ class Rules:
     def apply_nowait(self, out: Outgoing, channel: "Channel") -> Outgoing:
         """As `apply`. Raises `NotSentError` if a rule would have to wait."""
         run = self._start(out, traces=self.dry_run)
+        if channel._observer is None or self.dry_run:
+            return self._apply_nowait(run, out)
+        with RecordedHits(channel._observer, run):
+            return self._apply_nowait(run, out)
+
+    def _apply_nowait(self, run: Interpretation, out: Outgoing) -> Outgoing:
         if self.dry_run:
             self._log_dry_run(try_out(run, self._seal))
             return out

@@ -49,6 +49,7 @@ from broadloom.switch.pattern_index import IndexedPattern
 from broadloom.switch.pattern_room import PatternRoom
 from broadloom.switch.program_host import ProgramHost
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
+from broadloom.switch.recording import recorded_steps
 from broadloom.wire import PeerId, WireError
 from broadloom.wire.direct_messages import RequestStatus
 
@@ -242,6 +243,8 @@ class SwitchCore:
             if_lost,
             wants_progress,
         )
+        if self.runtime.observer is not None:
+            on_step = recorded_steps(self.runtime.observer, message, timeout_s, on_step)
         return self.sender.send(message, timeout_s, on_step, only)
 
     def handler_ids(self, operation: str, scope: Scope, file: str) -> list[PeerId]:

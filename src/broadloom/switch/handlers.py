@@ -12,9 +12,11 @@ from broadloom.errors import AlreadyRepliedError
 from broadloom.switch import settings
 from broadloom.switch.codec import Result, Verdict
 from broadloom.switch.model import FailureReason, MessageClass, Pattern, State, SwitchMessage
+from broadloom.switch.recording import ACCEPTED, CANCELLED, HANDLED, record_handling, record_result
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
+    from broadloom.protocol.runtime import Observer
     from broadloom.switch.runtime import SwitchRuntime
 
 Respond = Callable[[Result], None]
@@ -102,10 +104,14 @@ class HandlerCall:
     def done(self) -> None:
         """The function of the application has ended. Without a reply, the request has failed."""
         self.refuse_unless_replied("the handler did not reply")
+        if self.is_notice and self._is_running:
+            record_handling(self._handlers.observer, self.message, HANDLED)
         self._handlers.on_done(self)
 
     def cancel(self) -> None:
         """The sender no longer waits, or is gone."""
+        if self._is_running and (self.is_notice or not self._has_replied):
+            record_handling(self._handlers.observer, self.message, CANCELLED)
         self._respond, self._has_replied = None, True
         if self in self.handler.running:
             if self.on_cancel is not None:
@@ -113,7 +119,13 @@ class HandlerCall:
         elif self in self.handler.waiting:
             self.handler.waiting.remove(self)
 
+    @property
+    def _is_running(self) -> bool:
+        """Whether the function runs, and somebody waits for it."""
+        return self._respond is not None and self in self.handler.running
+
     def begin(self) -> None:
+        record_handling(self._handlers.observer, self.message, ACCEPTED)
         if self.message.wants_progress and not self.is_notice:
             self._on_progress(State.ACCEPTED, self._handlers.program)
 
@@ -123,6 +135,8 @@ class HandlerCall:
                 return
             raise AlreadyRepliedError("this request was already answered: a handler replies once")
         self._has_replied = True
+        if self._is_running:
+            record_result(self._handlers.observer, self.message, result)
         if self._respond is not None:
             self._respond(result)
 
@@ -139,6 +153,10 @@ class Handlers:
     @property
     def peer_id(self) -> PeerId:
         return self._runtime.peer_id
+
+    @property
+    def observer(self) -> "Observer | None":
+        return self._runtime.observer
 
     def add(self, handler: Handler) -> None:
         self._handlers[handler] = None

@@ -35,6 +35,7 @@ from broadloom.switch.model import (
     SwitchReply,
 )
 from broadloom.switch.pattern_index import IndexedPattern
+from broadloom.switch.recording import record_given_up
 from broadloom.wire import PeerId
 from broadloom.wire.direct_messages import RequestStatus
 
@@ -151,6 +152,7 @@ class Sender:
         if not out.ended:
             self._withdraw(out)
             self._forget(out)
+            record_given_up(self._runtime.observer, out.message)
 
     def close(self) -> None:
         for out in list(self._open.values()):

@@ -26,6 +26,7 @@ from broadloom.switch.launch_state import LaunchState
 from broadloom.switch.model import Disposition, FailureReason, IfLost, MessageClass, State, SwitchMessage
 from broadloom.switch.program_types import ProgramType
 from broadloom.switch.queue_store import QueueStore
+from broadloom.switch.recording import LAUNCHED, QUEUED, record_handling
 from broadloom.wire import PeerId, WireError
 from broadloom.wire.direct_messages import RequestStatus
 
@@ -176,6 +177,7 @@ class ProgramHost:
         held.row = self._store.add(held.program, copy, wall_ms, wall_ms + int((held.expires_at - now) * 1000))
         self._count(held, 1)
         self._held[held.program].append(held)
+        record_handling(self._runtime.observer, message, QUEUED)
         self._respond(held, Result(Verdict.QUEUED, handler=self._runtime.peer_id, handler_program=held.program))
         held.respond = None
         self._schedule()
@@ -187,6 +189,7 @@ class ProgramHost:
             self._respond(held, declined(FailureReason.NOT_STARTED, problem))
             return False
         self._held[held.program].append(held)
+        record_handling(self._runtime.observer, held.message, LAUNCHED)
         if held.message.wants_progress:
             held.on_progress(State.STARTED, held.program)
         self._schedule()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broadloom.protocol.requests.outgoing import Outcome
 from broadloom.protocol.roster.member import Member
-from broadloom.protocol.runtime import Timer
+from broadloom.protocol.runtime import Observer, Timer
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class SwitchRuntime(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether we are a member of the channel."""
+
+    @property
+    def observer(self) -> Observer | None:
+        """Records what happens; None if nothing does."""
 
     @property
     def has_whole_roster(self) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.channel.status import Status
     from broadloom.protocol.channel_name import ChannelName
-    from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.events import Batch, Event, LayerEvent, Missed
     from broadloom.protocol.identity import Identity
     from broadloom.wire import Broadcast, PeerId
 
@@ -118,7 +118,7 @@ class PeerTimeline:
     def delivered(self, batch: "Batch") -> None:
         """Counted when received."""
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: "Event | LayerEvent") -> None:
         """Links are compared."""
 
     def duplicates(self, count: int) -> None:

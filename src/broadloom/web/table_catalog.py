@@ -206,7 +206,8 @@ def format_cell(value: Any) -> Any:
 CHANNELS_MAX = 50
 FINDINGS = (
     *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
-    *("forged", "not_recorded", "reported_missed"),
+    *("forged", "not_recorded", "reported_missed", "request_handled_twice", "request_ended_twice"),
+    "request_without_end",
 )
 
 

@@ -87,18 +87,20 @@ def excused_by_dropped_rows(
 
 
 def misplaced(delivered: pl.DataFrame) -> pl.DataFrame:
-    """Deliveries out of the order of their author: as few as possible, so that the others are in order."""
+    """Deliveries out of the order of their author: as few as possible, so that the others are in order. A message that
+    was delivered twice is a finding of its own; one of its deliveries may be in order."""
     found = [delivered.clear()]
-    ordered = delivered.sort("ordinal")
+    again = delivered.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal")
+    ordered = pl.concat([delivered, again]).sort("ordinal")
     is_back = (pl.col("sequence") < pl.col("sequence").shift(1).over(PAIR)).fill_null(False)
     back = ordered.filter(is_back).select(PAIR).unique()
     for _, rows in ordered.join(back, PAIR, "semi", maintain_order="left").group_by(PAIR, maintain_order=True):
         found.append(rows[out_of_line(rows["sequence"].to_list())])
-    return pl.concat(found)
+    return pl.concat(found).filter(pl.col("delivery_count") == 1)
 
 
-def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Forged deliveries and forged receipts, found by comparing the two.
+def overwritten(deliveries: pl.DataFrame, known_forged: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Forged deliveries and forged receipts, found by comparing the two. `known_forged` are rows found before.
 
     In a complete tape every message is received before it is delivered. A message that was only delivered, at the place
     of one that was only received, with its size and hops, is that one. But if a later message of its author was
@@ -106,11 +108,15 @@ def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """
     is_delivered, is_received = pl.col("delivery_count") > 0, pl.col("received_time").is_not_null()
     undelivered = deliveries.filter(is_received & ~is_delivered & pl.col("missed_time").is_null())
-    unreceived = deliveries.filter(is_delivered & ~is_received).join(undelivered, "receiver", "semi")
-    # A tape that has no receipts, or lost many, proves nothing.
-    counts = undelivered.group_by("receiver").agg(undelivered=pl.len())
-    is_rare = pl.len().over("receiver") <= pl.col("undelivered")
-    unreceived = unreceived.join(counts, "receiver").filter(is_rare).drop("undelivered")
+    # A delivery to its own author is a finding of its own, and has no receipt anyway.
+    is_other = pl.col("author") != pl.col("receiver")
+    unreceived = deliveries.filter(is_delivered & ~is_received & is_other).join(undelivered, "receiver", "semi")
+    # A tape that has no receipts, or lost many, proves nothing. A forged receipt is that of a delivery without one.
+    receipts = undelivered.select("receiver").cast(pl.String)
+    receipts = pl.concat([receipts, _forged_receipts(known_forged)]).cast(undelivered.select("receiver").schema)
+    counts = receipts.group_by("receiver").agg(receipt_count=pl.len())
+    is_rare = pl.len().over("receiver") <= pl.col("receipt_count")
+    unreceived = unreceived.join(counts, "receiver").filter(is_rare).drop("receipt_count")
     if not unreceived.height:
         return unreceived, unreceived
     key = [*PAIR, "sequence"]
@@ -128,6 +134,13 @@ def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     receipts = undelivered.join(held, PAIR, "left").filter(~is_inner).join(inner, ["receiver", "hops", "size_bytes"])
     receipts = receipts.filter(pl.col("received_time") <= pl.col("delivered_time_right"))
     return forged, undelivered.join(receipts, key, "semi")
+
+
+def _forged_receipts(forged: pl.DataFrame) -> pl.DataFrame:
+    """The receiver of each forged receipt whose message was not delivered in a forged row too."""
+    key = [*PAIR, "sequence"]
+    delivered = forged.filter(pl.col("kind") == "delivered")
+    return forged.filter(pl.col("kind") == "received").join(delivered, key, "anti").select("receiver")
 
 
 def mislabeled(
@@ -167,9 +180,7 @@ def explained_by_forged(
     """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
     messages per pair that were these deliveries."""
     delivered = rows.filter(pl.col("delivery_count") > 0)
-    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
-        [*PAIR, "sequence"]
-    )
+    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)])
     again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
     forged = forged.filter(pl.col("kind") == "delivered")
     odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])

@@ -15,6 +15,7 @@ from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
 from broadloom.pipeline.analysis.subscribers import NAME_COLUMNS, gather_names
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.tables import messages as messages_function
+from broadloom.pipeline.tables import requests, rule_stats
 from broadloom.pipeline.tables.membership_intervals import ROSTER_KINDS
 from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS
 from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
@@ -120,6 +121,14 @@ def _impressions(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataF
     return shown.select("group_id", "topic", "event_time", "peer", ad_name="name")
 
 
+def _requests(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return events.filter(_KIND.is_in(requests.KINDS)).select(requests.EVENT_COLUMNS)
+
+
+def _rule_hits(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return rule_stats.rule_hits(events)
+
+
 def _messages(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
     return messages_function.gather_messages(events)
 
@@ -162,6 +171,8 @@ SCANS = {
     "impressions": Scan(
         ("kind", "name", "group_id", "topic", "event_time", "peer"), _impressions, frozenset({"ad_broadcasts"})
     ),
+    "requests": Scan(requests.EVENT_COLUMNS, _requests, frozenset({"requests"})),
+    "rule_hits": Scan(rule_stats.EVENT_COLUMNS, _rule_hits, frozenset({"rule_stats"})),
 }
 
 

@@ -18,6 +18,7 @@ _MODULES = (
     "membership_intervals",
     "links",
     "delivery_balances",
+    "requests",
     "audit_findings",
     "audit_summary",
     "fabric_snapshots",
@@ -36,6 +37,8 @@ _MODULES = (
     "author_stats",
     "group_stats",
     "topic_stats",
+    "request_stats",
+    "rule_stats",
 )
 
 

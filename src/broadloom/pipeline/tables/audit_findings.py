@@ -4,10 +4,13 @@ import polars as pl
 
 from broadloom.pipeline.analysis.forged_rows import unrecorded_sendings
 from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.analysis.request_guarantees import FINDINGS as REQUEST_FINDINGS
+from broadloom.pipeline.analysis.request_guarantees import request_findings
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
 from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
+from broadloom.pipeline.tables.recorded_peers import SETTLE
 
 FINDINGS = {
     "missing": "due to the receiver, but neither delivered nor reported as missed.",
@@ -19,6 +22,7 @@ FINDINGS = {
     "forged": "a row about a message that was never sent, or with a wrong author or number.",
     "not_recorded": "sent and delivered, but missing on the tape of its author, which is complete otherwise.",
     "reported_missed": "not delivered, and reported as missed to the application: no violation.",
+    **REQUEST_FINDINGS,
 }
 
 NON_VIOLATIONS = ("reported_missed",)
@@ -29,10 +33,14 @@ COLUMNS = (
     CHANNEL,
     column("finding", "One of " + ", ".join(f"`{name}`" for name in FINDINGS) + "."),
     column("is_violation", "Whether it breaks a guarantee."),
-    column("author", "Author of the message."),
-    column("sequence", "Sequence number of the message."),
-    column("receiver", "Peer that got the message, or should have; of a sending, the peer that recorded it."),
-    column("event_time", "Time of the delivery or report; for `missing`, of the sending."),
+    column("author", "Author of the message, or sender of the request."),
+    column("sequence", "Sequence number of the message or request."),
+    column(
+        "receiver",
+        "Peer that got the message, or should have; of a sending, the peer that recorded it; of a request, its handler "
+        "or sender.",
+    ),
+    column("event_time", "Time of the delivery or report; for `missing`, of the sending; of a request, its end."),
     column("detail", "Explanation."),
 )
 
@@ -110,9 +118,13 @@ def sending_findings(odd: pl.DataFrame, messages: pl.DataFrame, peers: pl.DataFr
 
 
 def build(inputs: ChannelInputs) -> pl.DataFrame:
-    tables = inputs["messages"], inputs["recorded_peers"]
+    messages, peers = inputs["messages"], inputs["recorded_peers"]
     findings = pl.concat(
-        [inputs.scan("findings").select(FINDING_COLUMNS), sending_findings(inputs.scan("odd_sendings"), *tables)]
+        [
+            inputs.scan("findings").select(FINDING_COLUMNS),
+            sending_findings(inputs.scan("odd_sendings"), messages, peers),
+            request_findings(inputs["requests"], peers, float(inputs.settings[SETTLE.name])).select(FINDING_COLUMNS),
+        ]
     )
     findings = findings.with_columns(channel=pl.lit(inputs.channel)).sort(
         "finding", "author", "sequence", "receiver", "detail"
@@ -126,5 +138,6 @@ TABLE = Table(
     COLUMNS,
     Stage.FINISH,
     build,
-    depends_on=("recorded_peers", "messages", "deliveries", "delivery_balances"),
+    depends_on=("recorded_peers", "messages", "deliveries", "delivery_balances", "requests"),
+    settings=(SETTLE,),
 )

@@ -104,7 +104,7 @@ def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.Da
     both = keys.unpack(both.sort("key"), "key").with_columns(
         pl.col("delivery_count").fill_null(0), is_reply=pl.col("parent_author").is_not_null()
     )
-    deliveries, receipts = overwritten(both)
+    deliveries, receipts = overwritten(both, forged)
     for wrong, kind_name, time in (
         (deliveries, "delivered", "delivered_time"),
         (receipts, "received", "received_time"),

@@ -378,8 +378,6 @@ def _delivery_violations(deliveries: pl.DataFrame, pairs: pl.DataFrame) -> list[
     comparable = (pl.col("run_id") == pl.col("receiver_run_id")) & ~pl.col("has_dropped_rows")
     early = comparable & (pl.col("ordinal") < pl.col("first_link_ordinal"))
     late = comparable & (pl.col("ordinal") > pl.col("left_ordinal"))
-    # One that was delivered twice is reported as that.
-    wrong = misplaced(delivered).filter(pl.col("delivery_count") == 1)
     is_missed = (pl.col("delivery_count") == 0) & pl.col("missed_time").is_not_null()
     return [
         _as_findings(
@@ -387,7 +385,7 @@ def _delivery_violations(deliveries: pl.DataFrame, pairs: pl.DataFrame) -> list[
             "duplicate",
             pl.format("delivered {} times", "delivery_count"),
         ),
-        _as_findings(wrong, "out_of_order", pl.lit("delivered out of the order of its author")),
+        _as_findings(misplaced(delivered), "out_of_order", pl.lit("delivered out of the order of its author")),
         _as_findings(
             delivered.filter(pl.col("missed_ordinal") < pl.col("ordinal")),
             "out_of_order",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from broadloom.groups import MessageId
     from broadloom.protocol import ChannelName
-    from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.events import Batch, Event, LayerEvent, Missed
     from broadloom.protocol.identity import Identity
     from broadloom.protocol.runtime import Observer, ObserverFactory
     from broadloom.record import PayloadMetadata, Recorder, Tape
@@ -48,7 +48,7 @@ class PeerObserver:
         """Set when it has."""
         self.on_delivered: Callable[[Batch], None] | None = None
         self.created_ns = 0
-        self.events: list[tuple[int, Event]] = []
+        self.events: list[tuple[int, Event | LayerEvent]] = []
         """Link and state changes before `connect` returned, with their times."""
 
     def observer(
@@ -81,7 +81,7 @@ class PeerObserver:
         if self._observer is not None:
             self._observer.missed(missed)
 
-    def on_event(self, event: "Event") -> None:
+    def on_event(self, event: "Event | LayerEvent") -> None:
         if not self.is_attached:
             self.events.append((time.monotonic_ns(), event))
         if self._observer is not None:
