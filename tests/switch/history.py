@@ -95,9 +95,9 @@ class HistoryProgram:
             self.core.remove_handler(handler)
 
     def observe(self) -> None:
-        pattern = make_pattern(
-            False, None, file=self.random.choice([None, *FILES]), scope=None, message_class=None, state=None, rank=0
-        )
+        file = self.random.choice([None, *FILES])
+        state = self.random.choice([None, None, State.STARTED, State.ACCEPTED])
+        pattern = make_pattern(False, None, file=file, scope=None, message_class=None, state=state, rank=0)
         entry = ObserverEntry(pattern, lambda message: self.on_copy(entry, message))
         self.observed[entry] = {}
         self.core.add_observer(entry)

@@ -217,7 +217,8 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[
     def look() -> None:
         request = browser.one(".bl-request[data-state=handled]")
         browser.wait_until(lambda: "reply: cba" in request.text, "the reply")
-        assert [each.text.split()[0] for each in browser.all(".bl-states li")] == ["sent", "accepted", "handled"]
+        states = request.find_elements("css selector", ".bl-states li")
+        assert [each.text.split()[0] for each in states] == ["sent", "accepted", "handled"]
         browser.driver.save_screenshot(str(pictures / "switch-handled.png"))
 
     def observe() -> None:

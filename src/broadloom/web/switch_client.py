@@ -16,7 +16,7 @@ from broadloom.web.own_peer import OwnPeer
 from broadloom.web.seen_request import SeenRequest, first_seen
 
 if TYPE_CHECKING:
-    from broadloom.switch import Registration
+    from broadloom.switch import ProgramQueue, Registration
     from broadloom.wire import PeerId
 
 PROGRAM = "broadloom-web"
@@ -25,6 +25,12 @@ REQUESTS_MAX = 200
 """Messages kept; the oldest are dropped."""
 QUEUES_TIMEOUT_S = 2.0
 """For the answers of all members that hold queues."""
+QUEUES_AGE_S = 1.5
+"""All open pages share one answer until then."""
+PATTERNS_SHOWN_MAX = 50
+"""Lines of one program."""
+NAMES_SHOWN_MAX = 10
+"""Operations or files in one line."""
 REQUEST_TIMEOUT_S = 30.0
 """Of a request sent from a page."""
 ID_DIGITS = 8
@@ -46,8 +52,12 @@ class SwitchClient:
         self.problem = ""
         self._join_task: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
+        self._asking = asyncio.Lock()
+        self._queues: list[ProgramQueue] = []
+        self._asked_at = -QUEUES_AGE_S
         self._observers: list[Observer] = []
-        self._views = 0
+        self._views: set[str] = set()
+        """The open pages, by client."""
         self._registrations: dict[PeerId, Registration] = {}
 
     @property
@@ -75,6 +85,10 @@ class SwitchClient:
             old, self.switch = self.switch, None
             self._observers.clear()
             await old.aclose()
+            # The new switch counts its messages from 1 again, with the same peer id.
+            for each in [each for each in self.requests if each.peer_id == channel.peer_id]:
+                del self.requests[each]
+            self.version += 1
         self.switch = Switch(channel, session=session, program=PROGRAM)
         for file in self.files:
             self.switch.add_file(file)
@@ -83,15 +97,15 @@ class SwitchClient:
 
     # -- observing
 
-    def add_view(self) -> None:
+    def add_view(self, client_id: str) -> None:
         """A page shows the messages."""
-        self._views += 1
-        if self._views == 1:
+        if not self._views:
             self._observe()
+        self._views.add(client_id)
 
-    async def remove_view(self) -> None:
-        self._views -= 1
-        if self._views == 0:
+    async def remove_view(self, client_id: str) -> None:
+        self._views.discard(client_id)
+        if not self._views:
             observers, self._observers = self._observers, []
             for observer in observers:
                 await observer.aclose()
@@ -153,7 +167,7 @@ class SwitchClient:
         self._registrations = {each.peer_id: each for each in switch.registrations()}
         rows = [
             (
-                ", ".join(pattern.operations) or "any operation",
+                names_text(pattern.operations) or "any operation",
                 "handles" if pattern.is_handler else "observes",
                 scope_text(pattern),
                 pattern.program or registration.program or "unnamed",
@@ -163,16 +177,32 @@ class SwitchClient:
             )
             for registration in self._registrations.values()
             if registration.peer_id != own
-            for pattern in registration.patterns
+            for pattern in registration.patterns[:PATTERNS_SHOWN_MAX]
         ]
         return sorted(rows, key=lambda row: (row[1], row[0], row[4], row[3]))
+
+    def known_names(self) -> tuple[list[str], list[str]]:
+        """Operations that are handled, and sessions, for completion."""
+        operations = {
+            name
+            for registration in self._registrations.values()
+            for pattern in registration.patterns[:PATTERNS_SHOWN_MAX]
+            if pattern.is_handler
+            for name in pattern.operations[:NAMES_SHOWN_MAX]
+        }
+        return sorted(operations), sorted({each.session for each in self._registrations.values()})
 
     async def queue_rows(self) -> list[tuple[str, ...]]:
         """What waits for programs that do not run, as the page lists it."""
         switch = self.switch
         if switch is None:
             return []
-        queues = await switch.queues(QUEUES_TIMEOUT_S)
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() >= self._asked_at + QUEUES_AGE_S:
+                self._queues = await switch.queues(QUEUES_TIMEOUT_S)
+                self._asked_at = loop.time()
+        queues = self._queues
         counts = ["unknown" if each.count is None else f"{each.count:,}" for each in queues]
         return [
             (each.program, each.session, self.place(each.peer_id), count)
@@ -208,11 +238,16 @@ class SwitchClient:
             await self.switch.aclose()
 
 
+def names_text(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN_MAX:,} more" if len(names) > NAMES_SHOWN_MAX else ""
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + more
+
+
 def scope_text(pattern: Pattern) -> str:
     """For which messages a pattern is."""
     if pattern.files is None:
         return pattern.scope.name.lower().replace("_", " ") if pattern.scope is not None else "any"
-    files = ", ".join(pattern.files) or "none"
+    files = names_text(pattern.files) or "none"
     return f"file {files} in session" if pattern.scope is Scope.FILE_IN_SESSION else f"file {files}"
 
 

@@ -34,8 +34,8 @@ def build(sources: Sources) -> None:
         return
     heading("Switch", "Which programs handle and observe what, and their requests as they run.")
     client.start_joining()
-    client.add_view()
-    ui.context.client.on_delete(client.remove_view)
+    client.add_view(ui.context.client.id)
+    ui.context.client.on_delete(partial(client.remove_view, ui.context.client.id))
     SwitchPage(sources, client)
 
 
@@ -167,8 +167,8 @@ class SwitchPage:
         if rows == self._programs or not (rows or is_complete):
             return
         self._programs = rows
-        for field, column in ((self._operation, 0), (self._session, 4)):
-            field.set_autocomplete(sorted({name for row in rows for name in row[column].split(", ")}))
+        for field, names in zip((self._operation, self._session), self._client.known_names(), strict=True):
+            field.set_autocomplete(names)
         self._program_table.clear()
         with self._program_table:
             if rows:
