@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from broadloom.record import Tape, read
-from broadloom.switch import DeclinedError, FailureReason, HandledRequest, RequestFailedError, Switch
+from broadloom.record import Tape, TapeSettings, read
+from broadloom.switch import DeclinedError, FailureReason, HandledRequest, MessageClass, RequestFailedError, Switch
 from tests.channel.joined import connected_channels, unique_name
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 from tests.pipeline.test_delivery_balances import LONG, A, B, C, TapeBuilder
 from tests.support import TIMEOUT_S, eventually
+from tests.switch.history import History, HistoryError
+from tests.switch.test_histories import ends_twice, hands_a_message_to_two_handlers
 
 BEGIN = datetime(2027, 1, 15, 12, tzinfo=UTC)
 PRINT: dict[str, Any] = {
@@ -162,6 +166,59 @@ def test_request_is_not_accused_if_that_is_allowed_or_not_known() -> None:
     dropped = TapeBuilder(A, B).add("request_step", A, 1.0, author=A, sequence=1, status="sent", **PRINT)
     dropped.add("rows_dropped", None, 2.0, run=f"run-{A}", event_count=1, end_time=at(3)).alive(A, B)
     assert build_in_memory(dropped.table(), "audit_findings")["audit_findings"].height == 0
+
+
+def recorded_history(folder: Path, seed: int) -> tuple[History, dict[str, pl.DataFrame]]:
+    """A simulated history with kills, leaves and partitions, and what its tape shows."""
+    tapes: list[Tape] = []
+
+    def make_tape(clock: Callable[[], float]) -> Tape:
+        tapes.append(Tape(folder, settings=TapeSettings(block_when_full=True), wall_clock=clock))
+        return tapes[-1]
+
+    history = History(seed, tape_factory=make_tape)
+    with suppress(HistoryError):  # of a broken switch
+        history.run()
+    tapes[0].close()
+    return history, build_in_memory(read(folder), "requests", "audit_findings")
+
+
+def findings_of(built: dict[str, pl.DataFrame]) -> set[str]:
+    return set(built["audit_findings"]["finding"].filter(built["audit_findings"]["finding"].str.starts_with("request")))
+
+
+def test_tape_of_a_history_with_kills_has_the_end_of_every_request(tmp_path: Path) -> None:
+    history, built = recorded_history(tmp_path, seed=1)
+    ended = built["requests"].filter(pl.col("status").is_in(["handled", "failed"]) & ~pl.col("is_notice"))
+    given_up = {(f"{id.peer_id:016x}", id.counter) for id in history.given_up}
+    rows = {(row["sender"], row["sequence"]): (row["status"], row["reason"]) for row in ended.to_dicts()}
+    on_tape = {key: end for key, end in rows.items() if key not in given_up}
+    known = {
+        (f"{id.peer_id:016x}", id.counter): record.ends[0]
+        for id, record in history.records.items()
+        if record.ends and record.message.message_class is MessageClass.REQUEST
+    }
+    assert len(known) > 20
+    assert on_tape == {
+        key: (end.state.name.lower(), end.reason.name.lower() if end.reason is not None else None)
+        for key, end in known.items()
+    }
+    assert findings_of(built) == set()
+
+
+@pytest.mark.parametrize(
+    ("mutate", "finding"),
+    [
+        pytest.param(hands_a_message_to_two_handlers, "request_handled_twice", marks=pytest.mark.long),
+        (ends_twice, "request_ended_twice"),
+    ],
+)
+def test_audit_finds_a_broken_switch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutate: Callable[[pytest.MonkeyPatch], None], finding: str
+) -> None:
+    mutate(monkeypatch)
+    found = (findings_of(recorded_history(tmp_path / str(seed), seed)[1]) for seed in range(1, 20))
+    assert any(finding in each for each in found)
 
 
 PROGRAM = """

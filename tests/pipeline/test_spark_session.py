@@ -1,5 +1,6 @@
 """Spark as Broadloom needs it: times are UTC, Arrow goes through Python, and nothing is loaded before it is used."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,13 @@ def test_arrow_batches_pass_through_python(spark: "SparkSession") -> None:
 def test_running_session_is_reused(spark: "SparkSession") -> None:
     assert spark_session.is_running()
     assert spark_session.session() is spark
+
+
+def test_java_that_does_not_exit_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_session, "JAVA_EXIT_TIMEOUT_S", 0.05)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"]) as process:
+        spark_session._wait_for_exit(process)
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_missing_extra_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:

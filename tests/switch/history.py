@@ -32,7 +32,7 @@ from broadloom.switch.model import (
 from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.testing.sim.node import SimNode
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings, TapeFactory
 from tests.switch.sim_runtime import SimSwitchRuntime
 
 OPERATIONS = "put", "get", "work"
@@ -141,10 +141,10 @@ class HistoryProgram:
 
 
 class History:
-    def __init__(self, seed: int, *, peers: int = 7) -> None:
+    def __init__(self, seed: int, *, peers: int = 7, tape_factory: TapeFactory | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.sim = Simulation(seed, SimulationSettings(roster=True))
+        self.sim = Simulation(seed, SimulationSettings(roster=True), tape_factory=tape_factory)
         self.programs: list[HistoryProgram] = []
         self.records: dict[MessageId, RequestRecord] = {}
         self.given_up: dict[MessageId, None] = {}

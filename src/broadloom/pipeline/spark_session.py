@@ -10,10 +10,12 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,7 +28,7 @@ from broadloom.errors import BroadloomError
 from broadloom.extras import missing_package
 from broadloom.pipeline import embedded_java, java
 from broadloom.pipeline.class_archive import ClassArchive
-from broadloom.pipeline.embedded_java import EmbeddedJava
+from broadloom.pipeline.embedded_java import KILL_TIMEOUT_S, EmbeddedJava
 from broadloom.pipeline.spark_errors import cause_of
 
 if TYPE_CHECKING:
@@ -243,9 +245,20 @@ def stop() -> None:
     if process is not None:
         if process.stdin is not None:
             process.stdin.close()
-        process.wait(timeout=JAVA_EXIT_TIMEOUT_S)
+        _wait_for_exit(process)
         while _archives:
             _archives.pop().keep()
+
+
+def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
+    """On a busy machine, Java may need minutes to write its archive of classes: then the next one writes it."""
+    try:
+        process.wait(timeout=JAVA_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        _archives.clear()
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=KILL_TIMEOUT_S)
 
 
 def _check_master(master: str) -> None:

@@ -8,10 +8,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from broadloom.channel.outgoing import Outgoing, pack_data
@@ -28,6 +28,7 @@ from broadloom.security.sealing import SealingPublicKey, seal
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel
+    from broadloom.protocol.runtime import Observer
 
 log = logging.getLogger("broadloom")
 
@@ -192,12 +193,17 @@ class Rules:
             self.reload()
         return Interpretation(self._compiled, out, time.time(), time.perf_counter, traces=traces)
 
-    async def apply(self, out: Outgoing, channel: "Channel") -> Outgoing:
+    def apply(self, out: Outgoing, channel: "Channel") -> Coroutine[Any, Any, Outgoing]:
         """Raises `NotSentError`, or `HeldError` if a rule holds the message."""
         run = self._start(out, traces=self.dry_run)
         if channel._observer is None or self.dry_run:
-            return await self._apply(run, out, channel)
-        with RecordedHits(channel._observer, run):
+            return self._apply(run, out, channel)
+        return self._apply_recorded(channel._observer, run, out, channel)
+
+    async def _apply_recorded(
+        self, observer: "Observer", run: Interpretation, out: Outgoing, channel: "Channel"
+    ) -> Outgoing:
+        with RecordedHits(observer, run):
             return await self._apply(run, out, channel)
 
     async def _apply(self, run: Interpretation, out: Outgoing, channel: "Channel") -> Outgoing:
