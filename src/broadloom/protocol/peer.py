@@ -261,6 +261,8 @@ class Peer:
     @property
     def lost_access(self) -> Rejected | None:
         """Why this peer is no longer a member."""
+        if not self._rejections:  # asked for each message
+            return None
         return next((each for reason, each in self._rejections.items() if reason in ACCESS_REASONS), None)
 
     def on_exchange_ended(self, exchange: Exchange) -> None:

@@ -135,7 +135,8 @@ class OrderTraffic:
                 targets = [node for node in sim.members if not node.is_paused and node.peer.is_present]
                 leading = [node for node in self.sequencer_nodes() if node in targets]
                 target = sim.random.choice((leading if sim.random.random() < 0.5 else targets) or targets or sim.alive)
-                is_spare = len(sim.alive) > members_min and target in targets
+                # Those that are still joining do not count: the members that they have heard of must not all die.
+                is_spare = len(sim.members) > members_min and target in targets
                 match kind:
                     case "kill" if is_spare:
                         target.kill(host=sim.random.random() < 0.2)
