@@ -1,4 +1,4 @@
-"""Requests and replies, to one process (`request`) or to whoever handles an operation (`switch`), and values that are
+"""Requests and replies, to one process (`request`) or to the handler of an operation (`switch`), and values that are
 read from afar (`mailbox`): one process serves, all others ask it.
 
 First one after the other and not too often, for the latency of a single request; then as fast as each client allows,
