@@ -19,8 +19,9 @@ Started = tuple[list[str], dict[str, Any]]
 Broker = Callable[[int, Path], Started]
 
 
-def nats(port: int, _directory: Path) -> Started:
-    return ["nats-server", "-a", HOST, "-p", str(port)], {"port": port}
+def nats(port: int, directory: Path) -> Started:
+    """With JetStream, which its key-value store needs."""
+    return ["nats-server", "-a", HOST, "-p", str(port), "-js", "-sd", str(directory)], {"port": port}
 
 
 def nats_tls(port: int, directory: Path) -> Started:

@@ -1,7 +1,7 @@
 """One process of a benchmark: it runs one adapter and obeys the driver, in lines of plain words.
 
     driver to node   connect <JSON list of earlier addresses> | warm | expect <count> | send <count> <rate per s, or 0>
-                     serve | ask <server> <count> <rate per s, or 0> <at a time>
+                     serve <service> | ask <server> <count> <rate per s, or 0> <at a time>
                      report | gaps | latencies | stop
     node to driver   up | ready <address> <ns when connecting began> | warmed | expecting | first <ns> | done <ns>
                      serving <server> | asked <ns of the first> <ns of the last> <failures>
@@ -90,7 +90,7 @@ class CommandRunner:
                 await (self._send_paced(count, rate) if rate else self._send_all(count))
                 emit("sent", began_ns, time.monotonic_ns())
             elif keyword == "serve":
-                emit("serving", await self._node.serve())
+                emit("serving", await self._node.serve(rest))
             elif keyword == "ask":
                 server, *numbers = rest.split()
                 emit("asked", *await self._ask(server, *map(int, numbers)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-WORKLOADS = ("throughput", "latency", "all-to-all", "join", "scale", "frozen", "request", "topics")
+WORKLOADS = ("throughput", "latency", "all-to-all", "join", "scale", "frozen", "request", "switch", "mailbox", "topics")
 
 SMALL_BYTES = 100
 LARGE_BYTES = 10_240
@@ -20,6 +20,8 @@ TOPICS_RECEIVERS = 16
 REQUEST_CLIENTS = 15
 REQUEST_RATE_PER_S = 20
 """Of each client, while the latency is measured."""
+ONLY_MAILBOX = ("broadloom:fresh",)
+"""Another way to read a value; elsewhere the same as Broadloom."""
 REQUEST_CONCURRENCY = 8
 """Requests of each client that are open at a time, while the rate is measured."""
 
@@ -91,6 +93,17 @@ class Plan:
         "nats:tls",
     )
     """Those with requests and replies of their own."""
+    switch_systems: tuple[str, ...] = ("broadloom", "nats", "nats:uvloop", "broadloom:tls", "nats:tls")
+    """Those in which a request names an operation: the switch, and the services of NATS."""
+    mailbox_systems: tuple[str, ...] = (
+        "broadloom",
+        "broadloom:fresh",
+        "nats",
+        "nats:uvloop",
+        "broadloom:tls",
+        "nats:tls",
+    )
+    """Those with values that stay: mailboxes, and the key-value store of NATS."""
     topics_systems: tuple[str, ...] = (
         "broadloom",
         "nats",
@@ -133,7 +146,7 @@ class Plan:
                 yield Case(workload, receivers, SMALL_BYTES, self.scale_messages)
         elif workload == "frozen":
             yield Case(workload, FROZEN_RECEIVERS, SMALL_BYTES, self.messages_of(SMALL_BYTES))
-        elif workload == "request":
+        elif workload in ("request", "switch", "mailbox"):
             yield Case(workload, REQUEST_CLIENTS, SMALL_BYTES, self.requests, REQUEST_RATE_PER_S)
         elif workload == "topics":
             yield Case(workload, TOPICS_RECEIVERS, SMALL_BYTES, self.topics_messages, topics=TOPICS)
@@ -146,9 +159,11 @@ class Plan:
             "scale": self.scale_systems,
             "frozen": self.frozen_systems,
             "request": self.request_systems,
+            "switch": self.switch_systems,
+            "mailbox": self.mailbox_systems,
             "topics": self.topics_systems,
         }
-        allowed = limited.get(case.workload, self.systems)
+        allowed = limited.get(case.workload, [system for system in self.systems if system not in ONLY_MAILBOX])
         return tuple(system for system in self.systems if system in allowed)
 
     def messages_of(self, size_bytes: int) -> int:
@@ -164,6 +179,7 @@ FULL = Plan(
         "floor",
         "floor:uvloop",
         "broadloom",
+        "broadloom:fresh",
         "nats",
         "nats:uvloop",
         "redis",
@@ -183,8 +199,8 @@ FULL = Plan(
 
 QUICK = replace(
     FULL,
-    systems=("floor", "broadloom", "nats", "redis", "zenoh", "zeromq", "broadloom:tls", "nats:tls"),
-    workloads=("throughput", "latency", "join", "scale", "frozen", "request", "topics"),
+    systems=("floor", "broadloom", "broadloom:fresh", "nats", "redis", "zenoh", "zeromq", "broadloom:tls", "nats:tls"),
+    workloads=("throughput", "latency", "join", "scale", "frozen", "request", "switch", "mailbox", "topics"),
     rounds=1,
     repeats=2,
     receivers=(8,),

@@ -86,12 +86,13 @@ class BaseNode(ABC):
     async def publish(self, payload: bytes) -> None:
         """Send to all. The message may be buffered until `flush`."""
 
-    async def serve(self) -> str:
-        """Answer requests with their own payload; return what clients pass to `ask`, without spaces."""
+    async def serve(self, service: str) -> str:
+        """Serve clients; return what they pass to `ask`, without spaces. `request` and `switch`: answer requests with
+        their own payload, sent to us or to the operation. `mailbox`: offer a value of the size of the case."""
         raise NotImplementedError
 
     async def ask(self, server: str, payload: bytes) -> bytes:
-        """Send a request and return the reply."""
+        """Send a request, or get the value; return the reply."""
         raise NotImplementedError
 
     async def flush(self) -> None:  # noqa: B027 - most hold nothing back

@@ -21,6 +21,8 @@ GUESS_S = {
     "scale": 6.0,
     "frozen": 20.0,
     "request": 20.0,
+    "switch": 20.0,
+    "mailbox": 20.0,
     "topics": 8.0,
 }
 """How long a case takes, until we know."""

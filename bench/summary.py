@@ -21,6 +21,8 @@ BETTER = {
     "frozen": ("others_kept", True),
     "topics": ("deliveries_per_s", True),
     "request": ("p50_ms", False),
+    "switch": ("p50_ms", False),
+    "mailbox": ("p50_ms", False),
 }
 """By workload: the number that counts most, and whether more of it is better."""
 

@@ -87,6 +87,7 @@ _ALL = (
     System("floor", "floor", "raw asyncio TCP, sender to each receiver; no usable system"),
     System("floor:uvloop", "floor", "the same with uvloop", modules=("uvloop",)),
     System("broadloom", "peers, fabric", "plain TCP", modules=("broadloom",)),
+    System("broadloom:fresh", "peers, fabric", "mailbox: read from its writer, not locally", modules=("broadloom",)),
     System("broadloom:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("broadloom",)),
     System(
         "nats",

@@ -89,6 +89,17 @@ _QUALITY = [
 _RATES = [_plain("messages", "messages", is_detail=True), _plain("broadcasts/s", "broadcasts_per_s", is_detail=True)]
 _RATES += [_plain("deliveries/s", "deliveries_per_s")]
 
+_REQUESTS: list[Column | str] = [
+    _plain("p50 ms", "p50_ms"),
+    _plain("p99 ms", "p99_ms"),
+    "ratios",
+    _plain("requests/s", "requests_per_s"),
+    _plain("CPU µs/request", "cpu_us_per_request"),
+    _plain("wire/payload", "wire_per_payload"),
+    _plain("failed", "lost"),
+    *_QUALITY,
+]
+
 COLUMNS: dict[str, list[Column | str]] = {
     "throughput": [*_RATES, "ratios", *_COSTS, *_QUALITY],
     "all-to-all": [*_RATES, "ratios", *_COSTS, *_QUALITY],
@@ -103,16 +114,9 @@ COLUMNS: dict[str, list[Column | str]] = {
         *_COSTS,
         *_QUALITY,
     ],
-    "request": [
-        _plain("p50 ms", "p50_ms"),
-        _plain("p99 ms", "p99_ms"),
-        "ratios",
-        _plain("requests/s", "requests_per_s"),
-        _plain("CPU µs/request", "cpu_us_per_request"),
-        _plain("wire/payload", "wire_per_payload"),
-        _plain("failed", "lost"),
-        *_QUALITY,
-    ],
+    "request": _REQUESTS,
+    "switch": _REQUESTS,
+    "mailbox": _REQUESTS,
     "join": [
         _plain("rate/s", "rate_per_s"),
         _plain("median ms", "join_ms"),
@@ -142,7 +146,8 @@ LEGEND = """\
   byte that must arrive (shared memory is not counted).
 - *lost*, *dup*: the worst of all measurements. *spread*: between the best and the worst, as a share of the median.
   *foreign*: the share of the machine that other processes took meanwhile. *n*: measurements in the median.
-- *request*: p50 and p99 of single requests with warm connections; requests/s of all clients together to one server.
+- *request*, *switch*, *mailbox*: p50 and p99 of single requests with warm connections; requests/s of all clients
+  together to one server, to one handler of an operation, and for one value.
 - *frozen*: one receiver is stopped under full load. *kept*: the others' rate meanwhile, beside that before.
   Memory: before → at most.
 """
@@ -167,7 +172,7 @@ def _grid(case: tuple[str, int, int], encrypted: bool, rows: list[Row], details:
         else:
             columns += [_ratio(f"× {base}", f"to_{base}") for base in BASES[encrypted]]
     good = [row for row in best_first(rows) if "error" not in row]
-    nouns = {"all-to-all": "processes", "request": "clients"}
+    nouns = {"all-to-all": "processes", "request": "clients", "switch": "clients", "mailbox": "clients"}
     processes = f"{receivers} {nouns.get(workload, 'receivers')}"
     return Grid(
         title=f"{workload}, {processes}, {size_bytes:,} B, {'encrypted' if encrypted else 'plain'}",

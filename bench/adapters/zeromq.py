@@ -37,7 +37,7 @@ class Node(BaseNode):
         while True:
             deliver(receive()[-1])
 
-    async def serve(self) -> str:
+    async def serve(self, _service: str) -> str:
         server = self._context.socket(zmq.REP)
         server.bind(f"tcp://{HOST}:0")
         threading.Thread(target=self._answer, args=(server,), daemon=True).start()

@@ -9,7 +9,7 @@ from bench.workloads.frozen import frozen
 from bench.workloads.join import join
 from bench.workloads.request import request
 
-_BY_WORKLOAD = {"join": join, "frozen": frozen, "request": request}
+_BY_WORKLOAD = {"join": join, "frozen": frozen, "request": request, "switch": request, "mailbox": request}
 
 
 async def measure(system: System, case: Case, plan: Plan) -> list[Row]:

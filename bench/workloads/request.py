@@ -1,4 +1,5 @@
-"""Requests and replies: one process serves, all others ask it.
+"""Requests and replies, to one process (`request`) or to the handler of an operation (`switch`), and values that are
+read from afar (`mailbox`): one process serves, all others ask it.
 
 First one after the other and not too often, for the latency of a single request; then as fast as each client allows,
 for the rate that one server sustains. Connections are warm: every client has had an answer before.
@@ -24,7 +25,7 @@ async def request(system: System, case: Case, plan: Plan) -> list[Row]:
         server, *clients = await group.start(range(processes), [])
         for node in (server, *clients):
             await group.connect(node)
-        (target,) = await server.request("serve", "serving", RESPONSE_S)
+        (target,) = await server.request(f"serve {case.workload}", "serving", RESPONSE_S)
         asking = Asking(group, clients, target)
         await asking.all(WARM_REQUESTS, 0, 1, WARM_S)
         rows = []

@@ -39,9 +39,10 @@ def test_missing_or_failing_system_is_a_row_with_the_reason():
     assert "ended" in row["error"]
 
 
-def test_requests_of_two_clients_are_answered():
+@pytest.mark.parametrize("workload", ["request", "switch", "mailbox"])
+def test_requests_of_two_clients_are_answered(workload):
     plan = replace(PLAN, latency_s=0.2)
-    rows = asyncio.run(measure(SYSTEMS["broadloom"], Case("request", 2, 100, 80, 100), plan))
+    rows = asyncio.run(measure(SYSTEMS["broadloom"], Case(workload, 2, 100, 80, 100), plan))
     assert len(rows) == 2
     for row in rows:
         assert "error" not in row, row

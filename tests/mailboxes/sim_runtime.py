@@ -95,6 +95,10 @@ class SimProgram:
         members = self.node.peer.roster.members()
         return [each.peer_id for each in members if layer in each.layers and each.peer_id != self.peer_id]
 
+    def members_of(self, owner: str) -> list[int]:
+        signer = self.signer
+        return [each for each in self.peers() if signer is not None and signer.credential_of(each) == owner.encode()]
+
     def is_member(self, peer_id: int) -> bool:
         return peer_id == self.peer_id or self.node.peer.roster.get(peer_id) is not None
 

@@ -60,6 +60,12 @@ def bind_and_put(program: SimProgram, name: str, data: bytes, number: int = 8) -
     program.office.own.put(name, data, lambda _result: None)
 
 
+def verified_count(program: SimProgram) -> int:
+    """Signatures that it has verified."""
+    assert isinstance(program.signer, SimPostSigner)
+    return program.signer.verified_count
+
+
 def forged(owner: str, writer: SimProgram, data: bytes, revision: int = 99, flags: int = VALID) -> Record:
     """A record in the name of another owner, signed by its real writer."""
     record = Record(owner, "plan", 8, flags, revision, writer.peer_id, 1_767_225_600_000, 0, data)
@@ -105,6 +111,60 @@ def test_late_joiner_does_not_accept_forged_or_changed_values(monkeypatch: pytes
         assert program.office.fetch("plan", "anna").data == b"true"
         assert [each.data for each in program.office.table.named("plan")] == [b"true"]
     assert asked
+
+
+def test_owner_confirms_its_values_to_a_newcomer_without_signatures() -> None:
+    channel = Ticketed()
+    anna, _keeper = channel.add("anna"), channel.add("keeper", store=Disk())
+    for number in range(200):
+        bind_and_put(anna, f"value/{number}", b"%d" % number)
+    channel.run()
+    late = channel.add("carl")
+    assert len(list(late.office.table.seen())) == 200
+    assert verified_count(late) < 5
+    anna.kill()
+    channel.run()
+    last = channel.add("dora")
+    assert len(list(last.office.table.seen())) == 200
+    assert verified_count(last) >= 200, "nobody can confirm them any more"
+
+
+@pytest.mark.parametrize("lie", ["changed", "proof", "owner"])
+def test_newcomer_verifies_what_the_owner_does_not_confirm(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    """A keeper sends changed values, or genuine ones with another proof, or confirms what it has forged itself."""
+    channel = Ticketed()
+    anna, mallory = channel.add("anna"), channel.add("mallory", store=Disk())
+    for number in range(50):
+        bind_and_put(anna, f"value/{number}", b"true")
+    channel.run()
+    genuine = [each for each in anna.office.table.seen() if each.owner == "anna"]
+    lies = {
+        "changed": [each._replace(data=b"false", revision=each.revision + 1) for each in genuine],
+        "proof": [each._replace(proof=b"0" * 64) for each in genuine],
+        "owner": [signed(mallory.signer, each._replace(data=b"false", writer=mallory.peer_id)) for each in genuine],
+    }[lie]
+    page = Page(*with_credentials(lies), True, BUCKETS, "", "", 0)
+    monkeypatch.setattr(mallory.office.anti_entropy, "on_page_request", lambda _peer_id, _message: page)
+    late = channel.add("carl")
+    assert channel.sim.run_until(lambda: len(list(late.office.table.seen())) == 50, 60)
+    assert {each.data for each in late.office.table.seen()} == {b"true"}
+    assert {each.proof for each in late.office.table.seen()} == {each.proof for each in genuine}
+
+
+def test_owner_that_does_not_answer_does_not_hold_up_a_newcomer(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = Ticketed()
+    anna, _keeper = channel.add("anna"), channel.add("keeper", store=Disk())
+    for number in range(50):
+        bind_and_put(anna, f"value/{number}", b"true")
+    channel.run()
+
+    def refuse(_message: object) -> None:
+        raise RefusedError("not now")
+
+    monkeypatch.setattr(anna.office.anti_entropy.vouching, "on_confirm", refuse)
+    late = channel.add("carl")
+    assert len(list(late.office.table.seen())) == 50
+    assert verified_count(late) >= 50
 
 
 def test_older_value_of_the_owner_does_not_replace_a_newer_one() -> None:

@@ -19,6 +19,7 @@ from broadloom.mailboxes.limits import (
 )
 from broadloom.mailboxes.messages import Digest, MailboxWireMessage, Page, PageRequest, decode, encode
 from broadloom.mailboxes.table import Slot, slot_of
+from broadloom.mailboxes.vouching import Vouching
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class AntiEntropy:
         """Per member: when it may be pulled from again, and the pause after that."""
         self._served: dict[PeerId, tuple[float, float]] = {}
         """Per member: pages that it may still get, and since when."""
+        self.vouching = Vouching(office)
 
     # -- the newcomer
 
@@ -192,23 +194,31 @@ class AntiEntropy:
     def _on_page(self, source: "PeerId", bucket: int, answer: "Answer") -> None:
         if self._pull_from != source:
             return
-        self._pull_from = None
         page: MailboxWireMessage | None = None
-        new = 0
+        records: list[Record] = []
         if answer.error is None:
             try:
                 page = decode(answer.data)
                 if isinstance(page, Page):
-                    new = self._office.on_records(source, without_credentials(page.records, page.credentials))
+                    records = without_credentials(page.records, page.credentials)
             except WireError:
                 page = None
         if not isinstance(page, Page):
+            self._pull_from = None
             self._pause(source, is_useful=False)
             if not self.is_synced:
                 if self._pages > 1:  # it has sent some, and is only slow: what it sent is not sent again
                     self._asked.remove(source)
                 self._ask_next()
             return
+        new = [each for each in records if not self._office.table.outranks(each)]
+        self.vouching.check(source, new, lambda proven, rest: self._on_checked(source, bucket, page, proven, rest))
+
+    def _on_checked(
+        self, source: "PeerId", bucket: int, page: Page, proven: "list[Record]", rest: "list[Record]"
+    ) -> None:
+        self._pull_from = None
+        new = self._office.on_records(source, proven, are_proven=True) + self._office.on_records(source, rest)
         if bucket <= page.next_bucket < BUCKETS and self._pages < PAGES_MAX:
             after = page.after_owner, page.after_name, page.after_writer
             self._request_page(source, page.next_bucket, after)
@@ -229,7 +239,7 @@ class AntiEntropy:
 
     def on_page_request(self, peer_id: "PeerId", message: PageRequest) -> Page | None:
         """The next page for this member; None if it gets too many."""
-        if not self._may_serve(peer_id) or len(message.hashes) != BUCKETS:
+        if not self.may_serve(peer_id) or len(message.hashes) != BUCKETS:
             return None
         table = self._office.table
         records: list[Record] = []
@@ -253,7 +263,7 @@ class AntiEntropy:
                 size += len(record.data) + len(record.proof) + RECORD_OVERHEAD_BYTES + len(record.name)
         return Page(*with_credentials(records), self.is_synced, BUCKETS, "", "", 0)
 
-    def _may_serve(self, peer_id: "PeerId") -> bool:
+    def may_serve(self, peer_id: "PeerId") -> bool:
         now = self._runtime.now()
         tokens, since = self._served.get(peer_id, (float(SYNC_PAGES_BURST), now))
         tokens = min(SYNC_PAGES_BURST, tokens + (now - since) * SYNC_PAGES_PER_S)

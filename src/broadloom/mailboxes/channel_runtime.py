@@ -82,6 +82,17 @@ class ChannelMailboxRuntime(LayerRuntime):
         me = self.peer_id
         return [each.peer_id for each in self._channel.members() if layer in each.layers and each.peer_id != me]
 
+    def members_of(self, owner: str) -> list[PeerId]:
+        return [
+            each.peer_id
+            for each in self._channel.members()
+            if each.is_proven
+            and each.name == owner
+            and each.role is Role.PRODUCER
+            and LAYER in each.layers
+            and each.peer_id != self.peer_id
+        ]
+
     def is_member(self, peer_id: PeerId) -> bool:
         return peer_id == self.peer_id or self._channel.member(peer_id) is not None
 

@@ -70,6 +70,30 @@ def _unpack_letter(buffer: Buffer, position: int) -> tuple[WireLetter, int]:
     return WireLetter(data, reply_to, priority, is_ring), position
 
 
+class RecordDigest(NamedTuple):
+    """A record of the receiver's owner name, by its place in the table and its hash."""
+
+    name: str
+    writer: int
+    """0 if it is not bound to the presence of its writer."""
+    digest: bytes
+
+
+def _pack_record_digest(value: RecordDigest, out: list[bytes]) -> None:
+    _MAILBOX_NAME.pack(value.name, out)
+    xdr.HYPER.pack(value.writer, out)
+    _DIGEST.pack(value.digest, out)
+
+
+def _unpack_record_digest(buffer: Buffer, position: int) -> tuple[RecordDigest, int]:
+    name, position = _MAILBOX_NAME.unpack(buffer, position)
+    writer, position = xdr.HYPER.unpack(buffer, position)
+    digest, position = _DIGEST.unpack(buffer, position)
+    return RecordDigest(name, writer, digest), position
+
+
+_DIGEST = xdr.fixed_opaque(16)
+_RECORD_DIGEST = Xdr(_pack_record_digest, _unpack_record_digest)
 Owner = Annotated[str, xdr.string(OWNER_BYTES_MAX)]
 MailboxName = Annotated[str, _MAILBOX_NAME]
 Records = Annotated[tuple[tuple[Record, int], ...], xdr.array(RECORD, RECORDS_MAX)]
@@ -180,3 +204,17 @@ class Delivered(MailboxWireMessage):
     count: UInt
     status: Annotated[DeliverStatus, xdr.enum(DeliverStatus)]
     text: Text
+
+
+@mailbox_message(11)
+class Confirm(MailboxWireMessage):
+    """Request to a member with the name of the owner: which of these records are genuine? The reply is `Confirmed`."""
+
+    records: Annotated[tuple[RecordDigest, ...], xdr.array(_RECORD_DIGEST, RECORDS_MAX)]
+
+
+@mailbox_message(12)
+class Confirmed(MailboxWireMessage):
+    """For each record in order. Those that are not confirmed may be genuine as well: older or newer ones."""
+
+    confirmed: Annotated[tuple[bool, ...], xdr.array(xdr.BOOL, RECORDS_MAX)]

@@ -13,6 +13,7 @@ from broadloom.mailboxes.errors import AmbiguousMailboxError, NotValidError, Unb
 from broadloom.mailboxes.keeping import KeeperStore
 from broadloom.mailboxes.limits import MailboxSettings, check_name, check_owner
 from broadloom.mailboxes.messages import (
+    Confirm,
     Deliver,
     Delivered,
     DeliverStatus,
@@ -115,6 +116,10 @@ class PostOffice:
                 if page is None:
                     raise RefusedError("too many pages")
                 return encode(page)
+            if isinstance(message, Confirm):
+                if not self.anti_entropy.may_serve(peer_id):
+                    raise RefusedError("too many pages")
+                return encode(self.anti_entropy.vouching.on_confirm(message))
         except WireError as problem:
             self.rejected_count += 1
             raise RefusedError(f"not a mailbox request: {problem}") from None
@@ -141,11 +146,11 @@ class PostOffice:
 
     # -- records of all members
 
-    def on_records(self, source: PeerId, records: Sequence[Record]) -> int:
+    def on_records(self, source: PeerId, records: Sequence[Record], *, are_proven: bool = False) -> int:
         """Enter records of other members; return how many were new. Only their owner can have written them, if the
-        channel has tickets."""
+        channel has tickets: `are_proven` if that is known without their signatures."""
         new = 0
-        signer = self.runtime.signer
+        signer = self.runtime.signer if not are_proven else None
         for record in records:
             if self.table.outranks(record):
                 continue

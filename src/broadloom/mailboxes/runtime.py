@@ -48,6 +48,9 @@ class MailboxRuntime(Protocol):
     def keepers(self) -> "list[PeerId]":
         """Those of them that are keepers, sorted."""
 
+    def members_of(self, owner: str) -> "list[PeerId]":
+        """Those of them whose ticket has this name and lets them write; none on a channel without tickets."""
+
     def is_member(self, peer_id: "PeerId") -> bool:
         """Whether the roster lists this peer; also for ourselves."""
 

@@ -117,6 +117,11 @@ class MailboxTable:
         entry = self._entries.get(slot_of(record))
         return entry.record if entry is not None else None
 
+    def at(self, slot: Slot) -> Record | None:
+        """The record in this place, live or not."""
+        entry = self._entries.get(slot)
+        return entry.record if entry is not None else None
+
     def last_revision(self, owner: str, name: str) -> int:
         """The highest one, also of a mailbox that was unbound; 0 if it is unknown."""
         slots = self._slots.get((owner, name), ())

@@ -224,6 +224,7 @@ class SwitchCore:
         if_lost: IfLost = IfLost.FAIL,
         wants_progress: bool = False,
         only: PeerId | None = None,
+        reports_sent: bool = True,
     ) -> OutgoingMessage:
         """Send a message; `on_step` gets its states, and exactly one end."""
         self._refresh()
@@ -245,7 +246,8 @@ class SwitchCore:
         )
         if self.runtime.observer is not None:
             on_step = recorded_steps(self.runtime.observer, message, timeout_s, on_step)
-        return self.sender.send(message, timeout_s, on_step, only)
+            reports_sent = True
+        return self.sender.send(message, timeout_s, on_step, only, reports_sent=reports_sent)
 
     def handler_ids(self, operation: str, scope: Scope, file: str) -> list[PeerId]:
         """The programs that run and handle this operation, for `request_all`."""
@@ -267,7 +269,7 @@ class SwitchCore:
         """Copies for all observers, here and elsewhere; returns whether there are any."""
         if not self.may_be_observed or message.recipient is Recipient.HANDLER:
             return False
-        copy = replace(message, recipient=Recipient.OBSERVERS)
+        copy = message._replace(recipient=Recipient.OBSERVERS)
         is_observed = self._observe(copy)
         remote = self.directory.remote_observers(copy)
         now = self.runtime.now()
@@ -305,7 +307,7 @@ class SwitchCore:
         def on_progress(state: State, program: str) -> None:
             self.sender.on_progress(self.runtime.peer_id, out.message.id.counter, state, program)
 
-        message, program = replace(out.message, recipient=Recipient.HANDLER), candidate.pattern.program
+        message, program = out.message._replace(recipient=Recipient.HANDLER), candidate.pattern.program
         if program:
             held = self.host.accept(message, program, timeout_s, respond, on_progress)
             if held is not None and out.candidate is candidate and not out.ended:

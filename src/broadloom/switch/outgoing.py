@@ -16,7 +16,6 @@ has at most one handler, whatever is lost on the way, and a request has exactly 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
@@ -129,16 +128,24 @@ class Sender:
         return len(self._open)
 
     def send(
-        self, message: SwitchMessage, timeout_s: float, on_step: OnStep, only: PeerId | None = None
+        self,
+        message: SwitchMessage,
+        timeout_s: float,
+        on_step: OnStep,
+        only: PeerId | None = None,
+        *,
+        reports_sent: bool = True,
     ) -> OutgoingMessage:
-        """Send a message. `on_step` gets its states; the last one is HANDLED or FAILED, exactly once."""
+        """Send a message. `on_step` gets its states; the last one is HANDLED or FAILED, exactly once. The first one,
+        SENT, can be left out."""
         if message.message_class is MessageClass.REQUEST and only is None and not message.wants_progress:
             message = self._core.followed_for_observers(message)
         out = OutgoingMessage(message, self._runtime.now(), timeout_s, on_step)
         out.only = only
         self._open[message.id.counter] = out
         is_observed = self._core.copy_to_observers(message, out.dispatches) if only is None else True
-        out.on_step(self._step(out, State.SENT))
+        if reports_sent:
+            out.on_step(self._step(out, State.SENT))
         if message.recipient is Recipient.OBSERVERS:
             if not is_observed:
                 self.discarded_count += 1
@@ -391,8 +398,7 @@ class Sender:
         is_observable = message.recipient is not Recipient.OBSERVERS and not (is_notice and state is State.FAILED)
         if is_observable and out.only is None and self._core.may_be_observed:
             self._core.copy_to_observers(
-                replace(
-                    message,
+                message._replace(
                     state=state,
                     handler=step.handler,
                     handler_program=step.handler_program,
@@ -408,10 +414,12 @@ class Sender:
         out.ended = True
         self._open.pop(out.message.id.counter, None)
         self._parked.pop(out, None)
-        for timer in (out.timer, out.brief_timer):
-            if timer is not None:
-                timer.cancel()
-        out.timer = out.brief_timer = None
+        if out.timer is not None:
+            out.timer.cancel()
+            out.timer = None
+        if out.brief_timer is not None:
+            out.brief_timer.cancel()
+            out.brief_timer = None
 
     def _step(
         self, out: OutgoingMessage, state: State, result: Result | None = None, *, program: str = ""

@@ -172,7 +172,7 @@ class SwitchRequester(ABC):
             data = await self._filtered(message_class, operation, data)
         if self._runtime.is_congested:
             await self._runtime.wait_for_window()
-        out = self._send(message_class, operation, data, on_step, timeout_s, *args, **options)
+        out = self._send(message_class, operation, data, on_step, timeout_s, *args, reports_sent=False, **options)
         try:
             return await end
         except asyncio.CancelledError:
