@@ -206,14 +206,14 @@ class Delivered(MailboxWireMessage):
     text: Text
 
 
-@mailbox_message(11)
+@layer_message(11)
 class Confirm(MailboxWireMessage):
     """Request to a member with the name of the owner: which of these records are genuine? The reply is `Confirmed`."""
 
     records: Annotated[tuple[RecordDigest, ...], xdr.array(_RECORD_DIGEST, RECORDS_MAX)]
 
 
-@mailbox_message(12)
+@layer_message(12)
 class Confirmed(MailboxWireMessage):
     """For each record in order. Those that are not confirmed may be genuine as well: older or newer ones."""
 

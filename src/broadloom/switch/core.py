@@ -285,8 +285,8 @@ class SwitchCore:
 
     def followed_for_observers(self, message: SwitchMessage) -> SwitchMessage:
         """The message, of which handlers report the progress if an observer asks for it."""
-        is_observed = any(self.directory.is_observed(replace(message, state=state)) for state in PROGRESS_STATES)
-        return replace(message, wants_progress=True) if is_observed else message
+        is_observed = any(self.directory.is_observed(message._replace(state=state)) for state in PROGRESS_STATES)
+        return message._replace(wants_progress=True) if is_observed else message
 
     @property
     def may_be_observed(self) -> bool:

@@ -321,7 +321,7 @@ class Sender:
             assert out.candidate is not None
             out.copied_state = state
             data = out.message.data if state is State.QUEUED else b""
-            copy = replace(out.message, state=state, data=data, handler=out.candidate.peer_id, handler_program=program)
+            copy = out.message._replace(state=state, data=data, handler=out.candidate.peer_id, handler_program=program)
             self._core.copy_to_observers(copy, out.dispatches)
 
     def on_queued_result(self, peer_id: PeerId, counter: int, result: Result) -> bool:

@@ -4,7 +4,7 @@ Only the beginning of the data is kept. Times are those of this observer: when t
 """
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broadloom.switch import FailureReason, MessageClass, State, SwitchMessage, SwitchReply
@@ -71,7 +71,7 @@ class SeenRequest:
 
 
 def first_seen(message: SwitchMessage, now: float) -> SeenRequest:
-    without_data = replace(message, data=b"", reply=b"", failure_text="")
+    without_data = message._replace(data=b"", reply=b"", failure_text="")
     return SeenRequest(without_data, payload_text(message.data), time.time(), now)
 
 
