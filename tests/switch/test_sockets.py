@@ -69,6 +69,22 @@ async def test_request_is_handled_by_a_decorated_function() -> None:
             program.unregister(reverse)
 
 
+async def test_message_ids_do_not_repeat_when_a_switch_is_opened_again() -> None:
+    async with connected_channels(2) as (here, there), Switch(there, session="anna") as program:
+        ids = []
+
+        @program.handle("note")
+        def note(request: HandledRequest) -> bytes:
+            ids.append(request.id)
+            return b""
+
+        for _ in range(2):
+            async with Switch(here, session="anna") as sender:
+                await sender.wait_for_handler("note", timeout_s=TIMEOUT_S)
+                await sender.request("note", timeout_s=TIMEOUT_S)
+        assert [each.counter for each in ids] == [1, 2]
+
+
 async def test_handler_declines_refuses_or_fails() -> None:
     async with two_switches() as (sender, program):
 

@@ -118,4 +118,9 @@ def _show(report: "ChaosReport", out: "Console") -> None:
     from broadloom.testing.chaos.report import report_table
 
     out.print(report_table(report))
-    out.print("[green]all guarantees held[/]" if report.passed else "[red]a guarantee was violated[/]")
+    if report.problems:
+        out.print("[red]a guarantee was violated[/]")
+    elif report.errors:
+        out.print("[red]not judged: the run itself failed[/]")
+    else:
+        out.print("[green]all guarantees held[/]")

@@ -4,8 +4,9 @@ It meets the world through `SwitchRuntime`. The parts own their state: `Director
 `Sender` our messages, `Handlers` those that we handle, `ProgramHost` those for programs that do not run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.incoming import IncomingRequest
@@ -75,6 +76,7 @@ class SwitchCore:
         program: str = "",
         programs: "Mapping[str, ProgramType] | None" = None,
         queue: QueueStore | None = None,
+        counter: Iterator[int] | None = None,
     ) -> None:
         self.runtime = runtime
         self.session = session
@@ -92,7 +94,7 @@ class SwitchCore:
         self._extra_files: dict[str, None] = {}
         """Files that were added, also if no pattern names them."""
         self._joined_at_ms: dict[str, int] = {}
-        self._counter = 0
+        self._counter = counter or count(1)
         self._version = runtime.wall_time_ms()
         """Of our registration. Later ones have higher versions, also after the switch was closed and opened again."""
         self._started_at = runtime.now()
@@ -228,9 +230,8 @@ class SwitchCore:
     ) -> OutgoingMessage:
         """Send a message; `on_step` gets its states, and exactly one end."""
         self._refresh()
-        self._counter += 1
         message = SwitchMessage(
-            MessageId(self.runtime.peer_id, self._counter),
+            MessageId(self.runtime.peer_id, next(self._counter)),
             message_class,
             scope,
             recipient,

@@ -6,9 +6,11 @@ async with broadloom.connect("office/hq") as channel, Switch(channel, session="a
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
 from broadloom.errors import NotConnectedError
@@ -41,6 +43,9 @@ CONCURRENCY = 64
 HandlerFunction = Callable[[HandledRequest], Awaitable[bytes | None] | bytes | None]
 """Handles a message: a coroutine function, or a plain function that does not block."""
 F = TypeVar("F", bound=Callable[..., Any])
+
+_counters: "WeakKeyDictionary[Channel, Iterator[int]]" = WeakKeyDictionary()
+"""Of messages, by connection: ids do not repeat if a switch is closed and another one opened."""
 
 
 class Switch(SwitchRequester):
@@ -75,7 +80,8 @@ class Switch(SwitchRequester):
         queue = SqliteQueue(store) if isinstance(store, str | os.PathLike) else store or MemoryQueue()
         try:
             self._runtime = ChannelSwitchRuntime(channel, self._on_left, session)
-            self._core = SwitchCore(self._runtime, session, own_program, types, queue)
+            counter = _counters.setdefault(channel, count(1))
+            self._core = SwitchCore(self._runtime, session, own_program, types, queue, counter)
         except BaseException:
             queue.close()
             raise

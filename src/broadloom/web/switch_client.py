@@ -85,9 +85,6 @@ class SwitchClient:
             old, self.switch = self.switch, None
             self._observers.clear()
             await old.aclose()
-            # The new switch counts its messages from 1 again, with the same peer id.
-            for each in [each for each in self.requests if each.peer_id == channel.peer_id]:
-                del self.requests[each]
             self.version += 1
         self.switch = Switch(channel, session=session, program=PROGRAM)
         for file in self.files:
