@@ -22,7 +22,7 @@ from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
-from broadloom.channel.loop_bound import weak
+from broadloom.channel.loop_bound import weak, weak_delivery
 from broadloom.channel.membership import Membership
 from broadloom.channel.peer_set import PeerSetMerge
 from broadloom.channel.publisher import Publisher
@@ -95,11 +95,11 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         """Set when all local peers have left."""
         self._leave_task: asyncio.Task[None] | None = None
         self._warn_again_at = 0.0
-        node.deliver, node.report_missed = weak(self._on_delivery), self._on_missed_weakly
+        node.deliver, node.report_missed = weak_delivery(self._on_delivery), self._on_missed_weakly
         node.emit = weak(self._on_peer_event)
 
     def _attach_peer_set(self, secondary_nodes: list[TcpNode]) -> None:
-        merge = self._merge = PeerSetMerge(self._node.id, weak(self._on_delivery), self._on_missed_weakly)
+        merge = self._merge = PeerSetMerge(self._node.id, weak_delivery(self._on_delivery), self._on_missed_weakly)
         self._node.deliver, self._node.report_missed = merge.on_primary_batch, merge.on_primary_missed
         for node in secondary_nodes:
             node.deliver, node.report_missed = merge.on_secondary_batch, _ignore
@@ -293,7 +293,9 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     def _on_delivery(self, batch: Batch) -> None:
         batch.author = PeerId(batch.author)
-        if batch.kind == PayloadKind.FRAGMENT:
+        if not batch.kind:  # data without headers: the usual case
+            self._dispatch(batch)
+        elif batch.kind == PayloadKind.FRAGMENT:
             for whole in self._reassembler.feed(batch):
                 self._route(whole)
         else:

@@ -157,8 +157,12 @@ class ChannelReader(Reader):
     def _dispatch(self, batch: Batch) -> None:
         if self._has_other_readers:
             self._subscriptions.put(batch)
-        if self._batch_callback is not None:
-            self._invoke(self._batch_callback, batch)
+        callback = self._batch_callback
+        if callback is not None:
+            try:
+                callback(batch)
+            except Exception:
+                self._on_callback_failed()
         elif not self._discards_new:
             self._inbox.put(batch)
             if self._is_ignored:
@@ -168,7 +172,10 @@ class ChannelReader(Reader):
         try:
             callback(item)
         except Exception:
-            log.exception("%s: the message callback failed", self.name)
+            self._on_callback_failed()
+
+    def _on_callback_failed(self) -> None:
+        log.exception("%s: the message callback failed", self.name)
 
     @property
     def _is_ignored(self) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -331,15 +332,15 @@ class TcpNode:
             remedy = "; choose another port, or 0 for an automatic one" if self._port else ""
             raise ListenError(f"cannot listen on {where}: {problem}{remedy}") from None
 
-    def _searched_ports(self) -> list[int]:
+    @cached_property
+    def _searched_ports(self) -> tuple[int, ...]:
         order = PortOrder(self._channel.id)
-        return [order[index] for index in range(self.settings.discovery_ports)]
+        return tuple(order[index] for index in range(self.settings.discovery_ports))
 
     @property
     def is_discoverable(self) -> bool:
         """Whether it listens where searches look."""
-        searched = self._searched_ports()
-        return any(port in searched for port in self.listener.ports)
+        return any(port in self._searched_ports for port in self.listener.ports)
 
     def _stay_discoverable(self) -> None:
         """Searches look at the first ports of the port order only. A peer on another port, because it was chosen or
@@ -351,7 +352,7 @@ class TcpNode:
             # Where all bootstrap hosts have a port, nobody searches, and a firewall may allow the chosen port only.
             if not all(address.port for address in self._hosts):
                 with suppress(ListenError):
-                    self.peer.discovery.on_listening(self.listener.open(self._searched_ports()))
+                    self.peer.discovery.on_listening(self.listener.open(self._searched_ports))
 
     # -- closing
 

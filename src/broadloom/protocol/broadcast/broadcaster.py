@@ -1,6 +1,6 @@
 """The author side: number messages, bundle them into frames, choose flood or tree, send to the links."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broadloom.protocol.broadcast.acks import AckAggregator
 from broadloom.protocol.broadcast.anti_entropy import AntiEntropy
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 """The largest message that fits into one frame, signed or not."""
+TREE: Final = Dissemination.TREE
+FLOOD: Final = Dissemination.FLOOD
+"""Constants here, because looking up a member of an enum takes longer than a comparison."""
 
 
 class _OpenBundle:
@@ -88,7 +91,8 @@ class Broadcaster:
                 raise WireError(
                     f"a message of {len(data)} bytes does not fit into a frame (at most {MESSAGE_BYTES_MAX})"
                 )
-            self.flush()
+            if messages:
+                self.flush()
             size, bundle.attributes = len(data), attributes
             bundle.after = self.receiver.own_window().last_contiguous
         messages.append(data)
@@ -114,36 +118,37 @@ class Broadcaster:
 
     def flush(self) -> None:
         """Send the open bundle as one frame."""
-        messages = tuple(self._bundle.messages)
+        peer, bundle = self._peer, self._bundle
+        messages, size = tuple(bundle.messages), bundle.size
         if not messages:
             return
-        kind, priority, ttl_ms = self._bundle.attributes
-        self._bundle.messages.clear()
-        self._bundle.size = 0
-        me, now = self._peer.me.peer_id, self._peer.runtime.now()
+        kind, priority, ttl_ms = bundle.attributes
+        bundle.messages.clear()
+        bundle.size = 0
+        me, now = peer.me.peer_id, peer.runtime.now()
         own = self.receiver.own_window()
         sequence = own.last_contiguous + 1
         last = own.last_contiguous + len(messages)
         # Peers may have evicted an author that was idle for this long; a new stream starts for them without a gap.
-        stream_start = sequence if now - self._sent_at >= self._peer.settings.retention_s else own.stream_start
-        dissemination = self._choose_dissemination(sum(map(len, messages)), now)
+        stream_start = sequence if now - self._sent_at >= peer.settings.retention_s else own.stream_start
+        dissemination = self._choose_dissemination(size, now)
         message = Broadcast(me, sequence, stream_start, messages, 1, 0, dissemination, kind, priority, ttl_ms)
         frame = encode_broadcast(message)
         if self.verifier is not None:
             frame = encode_broadcast(self.verifier.signed(message, frame))
         self._sent_at = now
         if len(messages) > 1:
-            self._bundle.busy_until = now + 2 * self._peer.settings.bundle_linger_s
+            bundle.busy_until = now + 2 * peer.settings.bundle_linger_s
         self.receiver.on_sent(own, last, stream_start, now)
         retained = RetainedFrame(me, sequence, last, frame, 0, 0, now, 0, dissemination, priority, ttl_ms)
         self.retention.add(retained)
         self.send_to_links(own.tree, retained, frame, None, None)
-        if dissemination is Dissemination.TREE:
+        if dissemination is TREE:
             self.acks.on_frame(me, own, len(frame), len(messages))
-        self._peer.counters.sent += len(messages)
-        if self._peer.observer is not None:
+        peer.counters.sent += len(messages)
+        if peer.observer is not None:
             for offset, data in enumerate(messages):
-                self._peer.observer.sent(sequence + offset, data, kind)
+                peer.observer.sent(sequence + offset, data, kind)
 
     def _choose_dissemination(self, size: int, now: float) -> Dissemination:
         """Large frames use the tree, and so do all frames of a busy author: its tree is fresh, and frequent floods are
@@ -151,7 +156,7 @@ class Broadcaster:
         settings = self._peer.settings
         self._recent_frames = self._recent_frames * max(0.0, 1.0 - (now - self._sent_at)) + 1
         is_frequent = self._recent_frames > settings.flood_frames_per_s_max
-        return Dissemination.TREE if is_frequent or size >= settings.flood_bytes_max else Dissemination.FLOOD
+        return TREE if is_frequent or size >= settings.flood_bytes_max else FLOOD
 
     # -- links
 
@@ -165,7 +170,7 @@ class Broadcaster:
     ) -> None:
         """Send one frame to all other neighbors, or along the author's tree. All links share the same bytes."""
         author = retained.author
-        lazy = tree.lazy_links if retained.dissemination == Dissemination.TREE else ()
+        lazy = tree.lazy_links if retained.dissemination == TREE else ()
         for link in self._peer.links:
             if link is received_from:
                 continue
