@@ -30,6 +30,10 @@ def test_neighbor_is_not_lost_because_others_beyond_a_partition_dropped_it() -> 
     run_seed(2236)
 
 
+def test_value_on_its_way_to_keepers_does_not_bring_back_a_mailbox_that_was_unbound() -> None:
+    run_seed(20026)
+
+
 @pytest.mark.long
 def test_acknowledged_values_survive_in_thousands_of_histories() -> None:
     for seed in LONG_SEEDS:
