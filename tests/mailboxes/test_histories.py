@@ -16,17 +16,22 @@ from broadloom.mailboxes.table import MailboxTable
 from tests.mailboxes.histories import HistoryError, run_seed
 from tests.mailboxes.sim_runtime import Disk
 
-SEEDS = range(1, 6)
+BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
 LONG_SEEDS = range(1000, 3000)
 
 
-def test_acknowledged_values_survive_kills_splits_and_joins() -> None:
-    assert sum(len(run_seed(seed).acknowledged) for seed in SEEDS) > 10
+@pytest.mark.parametrize("seeds", BATCHES, ids=str)
+def test_acknowledged_values_survive_kills_splits_and_joins(seeds: range) -> None:
+    assert sum(len(run_seed(seed).acknowledged) for seed in seeds) > 5
 
 
 def test_neighbor_is_not_lost_because_others_beyond_a_partition_dropped_it() -> None:
     """A member that was paused, and then cut off from all its neighbors but one: that one saw it as lost."""
     run_seed(2236)
+
+
+def test_value_on_its_way_to_keepers_does_not_bring_back_a_mailbox_that_was_unbound() -> None:
+    run_seed(20026)
 
 
 @pytest.mark.long

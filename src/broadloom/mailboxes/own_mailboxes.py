@@ -177,6 +177,9 @@ class OwnMailboxes:
                 on_done(record.revision)
                 return
             self._office.on_records(self._runtime.peer_id, [copies.stale])
+            if self._bindings.get(binding.name) is not binding:
+                on_done(UnboundError(f"mailbox {binding.name!r} was unbound before keepers had the value"))
+                return
             try:
                 self._check_revision(binding.name, if_revision)
             except RevisionMismatchError as problem:
