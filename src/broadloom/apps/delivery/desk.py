@@ -33,6 +33,7 @@ from broadloom.apps.delivery.messages import (
     decode,
     encode,
 )
+from broadloom.apps.delivery.service import SHARED_OPTIONS
 from broadloom.apps.delivery.service_keys import ServiceKeys
 from broadloom.apps.delivery.subscribers import SubscriberRecord, Subscription, decode_record
 from broadloom.channel import Channel
@@ -98,6 +99,7 @@ class Desk:
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._mailboxes: dict[str, Mailbox] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @property
     def channel(self) -> Channel:
@@ -124,6 +126,13 @@ class Desk:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop answering, and leave."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -375,7 +384,7 @@ class Desk:
     @asynccontextmanager
     async def _joined(self, entry: Entry) -> AsyncIterator[Channel]:
         """The channel of an entry, for as long as it takes to publish something."""
-        options: dict[str, Any] = {**self._options, "card": None}
+        options = {name: value for name, value in self._options.items() if name in SHARED_OPTIONS}
         level = entry.offer.level
         if level is SecurityLevel.TICKETS:
             authority = self._keys.authority(entry.channel)

@@ -34,7 +34,7 @@ class Schedule:
         self._interval_s = interval_s
         self._number = 0
         self._due_at = 0.0
-        self._told: dict[PeerId, None] = {}
+        self._informed: dict[PeerId, None] = {}
         """Meters that have the current identification."""
 
     def due(self, now: float, meters: list[Member], jitter: float) -> tuple[Presence, list[Member]]:
@@ -42,12 +42,12 @@ class Schedule:
         if now >= self._due_at:
             self._number += 1
             self._due_at = now + self._interval_s * (1 - JITTER * jitter)
-            self._told = {}
-        waiting = [each for each in meters if each.peer_id not in self._told]
+            self._informed = {}
+        waiting = [each for each in meters if each.peer_id not in self._informed]
         return self._presence(PresenceState.START if self._number == 1 else PresenceState.HERE), waiting
 
-    def told(self, meter: PeerId) -> None:
-        self._told[meter] = None
+    def informed(self, meter: PeerId) -> None:
+        self._informed[meter] = None
 
     def wait_s(self, now: float) -> float:
         return max(0.0, min(self._due_at - now, METER_POLL_S))
@@ -78,11 +78,11 @@ class Identifier:
             presence, meters = self._schedule.due(clock(), self._meters(), random.random())
             for meter in meters:
                 if await self._tell(meter, presence, ANSWER_S):
-                    self._schedule.told(meter.peer_id)
+                    self._schedule.informed(meter.peer_id)
             await asyncio.sleep(self._schedule.wait_s(clock()))
 
     async def end(self) -> None:
-        """Tell the meters that are here that the subscriber leaves. One that is not told sees it in the roster."""
+        """Tell the meters that are here that the subscriber leaves. One that does not answer sees it in the roster."""
         presence = self._schedule.end()
         await asyncio.gather(*(self._tell(meter, presence, END_S) for meter in self._meters()))
 

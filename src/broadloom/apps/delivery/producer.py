@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -74,6 +75,12 @@ class Producer:
         async with asyncio.timeout(timeout_s):
             while len((await self._channel_now()).members()) <= count:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
+
+    async def wait_briefly_for_subscribers(self, timeout_s: float) -> int:
+        """Wait at most this long for another member, and return how many there are."""
+        with suppress(TimeoutError):
+            await self.wait_for_subscribers(1, timeout_s)
+        return len((await self._channel_now()).members()) - 1
 
     async def publish(
         self, data: bytes, *, content_type: str | None = None, headers: Mapping[str, str] | None = None

@@ -46,6 +46,10 @@ ANSWER_S = 15.0
 """Time for a desk to answer; withdrawing joins a channel."""
 DESK_POLL_S = 0.1
 TIMEOUT_S = 30.0
+SHARED_OPTIONS = ("bootstrap", "advertise_host", "timeout_s", "settings", "local_peers")
+"""Options of `broadloom.connect` that hold for the channels of topics as for the directory."""
+REFUSED_TEXT = " refused: "
+"""In the text of a `RefusedError`, before the words of the desk."""
 NOT_HANDLED = ("no_handler", "busy", "expired", "leaving")
 """Refusals after which another desk can be asked."""
 
@@ -195,8 +199,8 @@ class Service:
         await self._ask(DeskRequest(action=Action.CLOSE, paths=(path,), text=text), timeout_s)
 
     async def withdraw(self, name: str, path: str, *, timeout_s: float | None = TIMEOUT_S) -> None:
-        """Withdraw the subscription of `name`, for the creator of the entry and operators. Returns when the members of
-        the channel are told."""
+        """Withdraw the subscription of `name`, for the creator of the entry and operators. Returns when the list of
+        revoked tickets is on the channel."""
         await self._ask(DeskRequest(action=Action.WITHDRAW, paths=(path,), name=name), timeout_s)
 
     async def reinstate(self, name: str, path: str, *, timeout_s: float | None = TIMEOUT_S) -> None:
@@ -242,7 +246,8 @@ class Service:
                 return decode(DeskReply, reply.data)
             except RefusedError as problem:
                 if problem.status not in NOT_HANDLED:
-                    raise DeniedError(str(problem)) from None
+                    text = str(problem)
+                    raise DeniedError(text.partition(REFUSED_TEXT)[2] or text) from None
             except (PeerGoneError, NoAnswerError, UnknownPeerError, BusyError):
                 continue  # all requests to desks can be repeated
         return None
@@ -270,7 +275,7 @@ class Service:
 
     def _topic_options(self, entry: Entry) -> dict[str, Any]:
         """How to connect to the channel of an entry: as to the directory, but at the hosts on the card."""
-        options = {name: value for name, value in self._options.items() if name != "port"}
+        options = {name: value for name, value in self._options.items() if name in SHARED_OPTIONS}
         if entry.card.card.bootstrap:
             options["bootstrap"] = entry.card.card.bootstrap
         return options
