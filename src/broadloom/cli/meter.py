@@ -27,14 +27,14 @@ async def meter(
 ) -> int:
     """Record who is connected to which topic, and which ads are shown, until interrupted.
 
-    The ticket must be issued to the name `meter`. `broadloom pipeline build` makes bills of the tapes. Run two meters
+    The ticket must be issued to the name `meter`. `broadloom pipeline run` makes bills of the tapes. Run two meters
     on different machines: they give the same bills as one, also if one of them fails.
 
     Examples:
 
     - `broadloom ticket issue --authority news.authority --name meter --role consumer --out meter.ticket`
     - `broadloom meter delivery/news --out tapes --ticket meter.ticket`
-    - `broadloom pipeline build --tapes tapes --out tables --set billing_file=billing.toml`
+    - `broadloom pipeline run --tapes tapes --out results --set billing_file=billing.toml`
     """
     from broadloom.apps import delivery
 

@@ -362,6 +362,44 @@ async def serve(
             pass
 
 
+@command("topics subscribers", topics)
+async def subscribers(
+    stop: StopSignal,
+    channel: ChannelArgument,
+    authority: AuthorityOption,
+    time_zone: Annotated[str, option("Time zone of the billing file.", "ZONE")] = "UTC",
+    bootstrap: Annotated[list[str] | None, option("Host to contact first; repeatable.", "HOST[:PORT]")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print who is on which plan since when, for the billing file of the pipeline.
+
+    Needs the authority: only desks can read this.
+
+    Examples:
+
+    - `broadloom topics subscribers delivery/news --authority news.authority >> billing.toml`
+    """
+    from zoneinfo import ZoneInfo
+
+    from broadloom.apps import delivery
+    from broadloom.apps.delivery.billing_file import subscribers_toml
+    from broadloom.security import Authority
+
+    with usage_errors():
+        desk = delivery.Desk(channel, Authority.load(authority), bootstrap=bootstrap or ())
+        try:
+            zone = ZoneInfo(time_zone)
+        except (KeyError, ValueError, OSError):
+            raise UsageError(f"unknown time zone {time_zone!r}; use one such as Europe/Berlin") from None
+    async with desk:
+        records = desk.subscribers()
+        if json:
+            for each in records:
+                print_json(each.as_dict())
+        else:
+            print(subscribers_toml(records, desk.topics_of, zone), end="")
+
+
 @asynccontextmanager
 async def _service(channel: str, service_options: ServiceOptions) -> "AsyncIterator[Service]":
     async with service_options.open(channel) as service:

@@ -342,6 +342,11 @@ class Desk:
         """What this desk knows of all subscribers, sorted by name."""
         return sorted(self._subscribers.values(), key=lambda each: each.name)
 
+    def topics_of(self, path: str) -> str:
+        """A pattern for the topics of an entry, as the billing file has them."""
+        entry = self.directory.entry(path)
+        return path if entry is None or path in entry.offer.topics else f"{path}/**"
+
     def _record(self, name: str) -> SubscriberRecord:
         return self._subscribers.get(self._keys.subscriber_id(name), SubscriberRecord(name))
 

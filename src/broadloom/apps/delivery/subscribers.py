@@ -80,8 +80,12 @@ class SubscriberRecord:
         paths = sorted({*self.subscriptions, *other.subscriptions})
         return replace(self, subscriptions={path: max(self.get(path), other.get(path), key=_rank) for path in paths})
 
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serializable values."""
+        return asdict(self)
+
     def encode(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(self.as_dict(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _rank(subscription: Subscription) -> tuple[int, int, bool, str]:

@@ -38,6 +38,7 @@ SIGN_COLUMNS = {
     "peer": pl.when(pl.col("kind").is_in(_OF_OTHERS)).then(pl.col("author").fill_null("")).otherwise("peer"),
     # A subscriber without a name is known by its peer ID.
     "subscriber": pl.when(pl.col("kind") == "identification").then(pl.coalesce("name", "author", pl.lit(""))),
+    "topic": pl.when(pl.col("kind") == "identification").then("topic"),
     # From `leaving` on a peer is due no messages, so it is not charged.
     "sign": pl.col("kind").replace({"leaving": "left", "member_joined": "joined", "member_left": "left"}),
 }
@@ -58,6 +59,7 @@ SETTINGS = (
 COLUMNS = (
     CHANNEL,
     column("subscriber", "Name on its ticket, else the name it chose, else its peer ID."),
+    column("topic", "Topic that it identified itself for; null if it named none."),
     column("start_time", "First sign of life: an identification, or that it joined."),
     column("end_time", "When it left, else the last sign plus the tail, within the tapes."),
     column("connected_ms", "Duration of the session.", EXACT_MS),
@@ -121,12 +123,22 @@ class SessionRule:
 
 
 SPAN_COLUMNS = (
-    *("channel", "subscriber", "peer", "start_time", "last_time", "end_time", "has_left", "identification_count"),
+    *(
+        "channel",
+        "subscriber",
+        "topic",
+        "peer",
+        "start_time",
+        "last_time",
+        "end_time",
+        "has_left",
+        "identification_count",
+    ),
 )
 """When a peer of a subscriber was connected. Times are in microseconds."""
 
 _LAST_TICKET = pl.col("ticket_serial").drop_nulls().last()
-_KEYS = ["channel", "subscriber", "peer"]
+_KEYS = ["channel", "subscriber", "topic", "peer"]
 _PEER = ["channel", "peer"]
 
 
@@ -137,6 +149,8 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     `window_us`: each has a `first_time` and a `last_time`.
     """
     signs = in_us(signs)
+    if "topic" not in signs.columns:  # live sessions are not divided by topic
+        signs = signs.with_columns(topic=pl.lit(None, pl.String))
     identifications = _identifications(signs.filter(pl.col("sign") == "identification"), rule)
     joined = signs.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
@@ -170,7 +184,7 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
 def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.DataFrame:
     """Merge the spans of a subscriber, which have `ticket_serial` too. A session does not extend beyond the end of the
     channel's tapes, and is open if more signs could still continue it."""
-    keys = ["channel", "subscriber"]
+    keys = ["channel", "subscriber", "topic"]
     every = (
         spans.with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= tape_end_us))
         .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", tape_end_us), "last_time"))
@@ -194,6 +208,40 @@ def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.Dat
         .with_columns(end_status=status.otherwise(pl.lit("timed_out")), evidence=pl.lit("identifications"))
     )
     return _completed(found)
+
+
+def extend_by_roster(
+    found: pl.DataFrame, intervals: pl.DataFrame, in_roster: pl.Series, tape_end_us: int
+) -> pl.DataFrame:
+    """A holder of a ticket is connected from its first sign until it is gone from the roster of a recorder, however
+    seldom it identifies itself: a program that falls silent to save money is billed all the same. `found` has spans
+    with `ticket_serial`, `intervals` are those of `membership_sessions`."""
+    ends = (
+        in_us(intervals)
+        .filter(pl.col("joined_time").is_not_null() & pl.col("peer").is_in(in_roster.unique().implode()))
+        .select(
+            "peer",
+            roster_end=pl.coalesce("end_time", "last_seen_time", pl.lit(tape_end_us, pl.Int64)),
+            is_gone=pl.col("end_time").is_not_null(),
+        )
+        .unique("peer", keep="first", maintain_order=True)
+    )
+    joined = found.join(ends, on="peer", how="left", maintain_order="left")
+    is_known = pl.col("roster_end").is_not_null() & pl.col("ticket_serial").is_not_null()
+    is_known &= pl.col("roster_end") >= pl.col("start_time")
+    whole = (
+        joined.filter(is_known)
+        .group_by(*_KEYS, maintain_order=True)
+        .agg(
+            pl.col("start_time").min(),
+            last_time=pl.max_horizontal(pl.col("last_time").max(), pl.col("roster_end").first()),
+            end_time=pl.max_horizontal(pl.col("last_time").max(), pl.col("roster_end").first()),
+            has_left=pl.col("is_gone").first() | pl.col("has_left").any(),
+            identification_count=pl.col("identification_count").sum(),
+            ticket_serial=_LAST_TICKET,
+        )
+    )
+    return pl.concat([joined.filter(~is_known.fill_null(False)).select(found.columns), whole.select(found.columns)])
 
 
 def membership_sessions(
@@ -289,7 +337,7 @@ def rule(settings: Mapping[str, Any]) -> SessionRule:
 
 def build(inputs: ChannelInputs) -> pl.DataFrame:
     chosen = rule(inputs.settings)
-    slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
+    slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "topic", "sign", "time_slice")
     signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max())
     known = identities(inputs.scan("names"))
     found = spans(with_subscriber(signs, known), chosen)
@@ -298,12 +346,14 @@ def build(inputs: ChannelInputs) -> pl.DataFrame:
     if not channels.height:
         return from_rows([], COLUMNS)
     tape_end_us = in_us(channels)["end_time"][0]
+    in_roster = inputs.scan("roster")["peer"]
+    found = extend_by_roster(found, inputs["membership_intervals"], in_roster, tape_end_us)
     intervals = inputs["membership_intervals"].with_columns(subscriber="peer")
     intervals = with_subscriber(intervals.drop("name", "role", "ticket_serial", "is_proven"), known)
     return pl.concat(
         [
             sessions(found, tape_end_us, chosen),
-            membership_sessions(intervals, found, inputs.scan("roster")["peer"], channels["end_time"][0]),
+            membership_sessions(intervals, found, in_roster, channels["end_time"][0]),
         ]
     )
 
