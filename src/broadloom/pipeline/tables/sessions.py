@@ -145,7 +145,8 @@ _PEER = ["channel", "peer"]
 def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     """`SPAN_COLUMNS`, from all signs of a peer.
 
-    `sign` is identification, joined or left; only identifications have a subscriber. Signs may be combined within
+    `sign` is identification, joined, lost or left; only identifications have a subscriber. After a loss that a recorder
+    noticed there is no tail. Signs may be combined within
     `window_us`: each has a `first_time` and a `last_time`.
     """
     signs = in_us(signs)
@@ -155,6 +156,7 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     joined = signs.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
     left = signs.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
+    lost = signs.filter(pl.col("sign") == "lost").select(*_PEER, "last_time", is_lost=pl.lit(True)).unique()
     subscribers = identifications.select(_KEYS).unique()
     ordered = (
         pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
@@ -176,7 +178,14 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
             identification_count=pl.col("is_new").sum(),
         )
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
-        .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
+        .join(lost, on=[*_PEER, "last_time"], how="left", maintain_order="left")
+        .with_columns(
+            end_time=pl.when("has_left")
+            .then("left_time")
+            .when("is_lost")
+            .then("last_time")
+            .otherwise(pl.col("last_time") + rule.tail_us)
+        )
     )
     return found.select(SPAN_COLUMNS)
 
@@ -210,38 +219,37 @@ def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.Dat
     return _completed(found)
 
 
-def extend_by_roster(
-    found: pl.DataFrame, intervals: pl.DataFrame, in_roster: pl.Series, tape_end_us: int
-) -> pl.DataFrame:
-    """A holder of a ticket is connected from its first sign until it is gone from the roster of a recorder, however
-    seldom it identifies itself: a program that falls silent to save money is billed all the same. `found` has spans
-    with `ticket_serial`, `intervals` are those of `membership_sessions`."""
-    ends = (
-        in_us(intervals)
-        .filter(pl.col("joined_time").is_not_null() & pl.col("peer").is_in(in_roster.unique().implode()))
+def roster_signs(roster: pl.DataFrame, holders: pl.Series, recorder_ends: pl.DataFrame) -> pl.DataFrame:
+    """Signs of life of the holders of tickets, from what recorders had in their rosters: a program that falls silent to
+    save money is connected all the same, and one that was killed until it was lost.
+
+    `roster` has the rows of the scan of that name, `recorder_ends` the `end_time` of each `observer`. A member that is
+    lost everywhere and does not come back has left. One that does was connected in between, unless that took longer
+    than the silence that ends a session.
+    """
+    seen = (
+        in_us(roster).filter(pl.col("peer").is_in(holders.implode())).sort("observer", "peer", "event_time", "ordinal")
+    )
+    member = ["channel", "observer", "peer"]
+    stays = (
+        seen.with_columns(
+            until=pl.col("event_time").shift(-1).over(member), is_followed=pl.col("kind").shift(-1).over(member)
+        )
+        .filter(pl.col("kind") == "member_joined")
+        .join(in_us(recorder_ends), on="observer", how="left")
+        .with_columns(is_open=pl.col("is_followed").is_null(), until=pl.coalesce("until", "end_time", "event_time"))
         .select(
-            "peer",
-            roster_end=pl.coalesce("end_time", "last_seen_time", pl.lit(tape_end_us, pl.Int64)),
-            is_gone=pl.col("end_time").is_not_null(),
-        )
-        .unique("peer", keep="first", maintain_order=True)
-    )
-    joined = found.join(ends, on="peer", how="left", maintain_order="left")
-    is_known = pl.col("roster_end").is_not_null() & pl.col("ticket_serial").is_not_null()
-    is_known &= pl.col("roster_end") >= pl.col("start_time")
-    whole = (
-        joined.filter(is_known)
-        .group_by(*_KEYS, maintain_order=True)
-        .agg(
-            pl.col("start_time").min(),
-            last_time=pl.max_horizontal(pl.col("last_time").max(), pl.col("roster_end").first()),
-            end_time=pl.max_horizontal(pl.col("last_time").max(), pl.col("roster_end").first()),
-            has_left=pl.col("is_gone").first() | pl.col("has_left").any(),
-            identification_count=pl.col("identification_count").sum(),
-            ticket_serial=_LAST_TICKET,
+            "channel", "peer", "is_open", first_time="event_time", last_time=pl.max_horizontal("until", "event_time")
         )
     )
-    return pl.concat([joined.filter(~is_known.fill_null(False)).select(found.columns), whole.select(found.columns)])
+    ends = stays.group_by(_PEER).agg(last_time=pl.col("last_time").max(), is_open=pl.col("is_open").any())
+    gone = ends.filter(~pl.col("is_open")).select(*_PEER, "last_time", sign=pl.lit("left"), first_time="last_time")
+    lost = stays.filter(~pl.col("is_open")).with_columns(sign=pl.lit("lost"), first_time="last_time")
+    unnamed = {"subscriber": pl.lit(None, pl.String), "topic": pl.lit(None, pl.String)}
+    return pl.concat(
+        each.select(*_PEER, "sign", "first_time", "last_time", **unnamed)
+        for each in (stays.with_columns(sign=pl.lit("joined")), gone, lost)
+    )
 
 
 def membership_sessions(
@@ -340,20 +348,23 @@ def build(inputs: ChannelInputs) -> pl.DataFrame:
     slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "topic", "sign", "time_slice")
     signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max())
     known = identities(inputs.scan("names"))
+    roster = inputs.scan("roster")
+    holders = known.filter(pl.col("is_proven") & pl.col("ticket_serial").is_not_null())["peer"]
+    ends = inputs.scan("peer_spans").group_by(observer="peer").agg(end_time=pl.col("last_time").max())
+    columns = ["channel", "peer", "subscriber", "topic", "sign", "first_time", "last_time"]
+    signs = pl.concat([in_us(signs).select(columns), roster_signs(roster, holders, ends).select(columns)])
     found = spans(with_subscriber(signs, known), chosen)
     found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
     channels = inputs["channels"]
     if not channels.height:
         return from_rows([], COLUMNS)
     tape_end_us = in_us(channels)["end_time"][0]
-    in_roster = inputs.scan("roster")["peer"]
-    found = extend_by_roster(found, inputs["membership_intervals"], in_roster, tape_end_us)
     intervals = inputs["membership_intervals"].with_columns(subscriber="peer")
     intervals = with_subscriber(intervals.drop("name", "role", "ticket_serial", "is_proven"), known)
     return pl.concat(
         [
             sessions(found, tape_end_us, chosen),
-            membership_sessions(intervals, found, in_roster, channels["end_time"][0]),
+            membership_sessions(intervals, found, roster["peer"], channels["end_time"][0]),
         ]
     )
 
