@@ -13,7 +13,7 @@ import broadloom
 from broadloom import RefusedError, Role
 from broadloom.apps.delivery.directory import MAILBOX_PREFIX
 from broadloom.apps.delivery.entry import decode_entry
-from broadloom.apps.delivery.feed import FeedConnection
+from broadloom.apps.delivery.feed import Feed, FeedConnection
 from broadloom.apps.delivery.messages import (
     DESK_LAYER,
     METER_LAYER,
@@ -39,7 +39,7 @@ from tests.support import eventually
 SCORES = "sports/nfl/scores"
 
 
-def connection_of(feed: delivery.Feed) -> FeedConnection:
+def connection_of(feed: Feed) -> FeedConnection:
     connection = feed._memberships[SCORES].connection
     assert isinstance(connection, FeedConnection)
     return connection
@@ -142,7 +142,7 @@ async def test_forged_identification_is_recorded_under_the_ticket_of_its_sender(
         await meter.wait_until_metering(SCORES)
         feed = await room.enter(mallory.subscribe(SCORES))
         connection = connection_of(feed)
-        await eventually(connection._identifier._meters)
+        await eventually(lambda: meters_of(connection))
         (found,) = meters_of(connection)
         layer = connection.channel.layer(METER_LAYER)
         presence = Presence(id="x", state=PresenceState.HERE, topics=(SCORES,))

@@ -94,6 +94,7 @@ class Membership:
         self._lost = asyncio.Event()
         """The channel has rejected us, or was closed or left."""
         self._loss: Rejected | ChannelClosed | None = None
+        self._is_renewing = False
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, grant: Grant | None = None) -> None:
@@ -115,6 +116,11 @@ class Membership:
         while self.state is MembershipState.WAITING:
             self._changed.clear()
             await self._changed.wait()
+
+    def renew(self) -> None:
+        """Get a new ticket now, and join with it, instead of after half the lifetime of the old one."""
+        self._is_renewing = True
+        self._lost.set()
 
     def _set(self, state: MembershipState, reason: str = "") -> None:
         if (state, reason) != (self.state, self.reason):
@@ -206,6 +212,10 @@ class Membership:
             async with asyncio.timeout(renew_s):
                 await self._lost.wait()
         except TimeoutError:
+            return
+        if self._is_renewing:
+            self._is_renewing = False
+            self._lost.clear()
             return
         loss = self._loss
         if isinstance(loss, ChannelClosed):

@@ -91,7 +91,8 @@ class Service:
         self._channel = await broadloom.connect(self.name, ticket=self._ticket_given, **self._options)
         try:
             self._boxes = Mailboxes(self._channel)
-            await self._boxes.wait_until_synced()
+            if not await self._boxes.wait_until_synced(self._options.get("timeout_s", TIMEOUT_S)):
+                log.warning("%s: the directory is not complete yet; the rest follows", self.name)
             watch = await self._boxes.watch(f"{MAILBOX_PREFIX}**", of=DESK)
             while watch.unread_count:
                 self._on_change(await watch.receive())
