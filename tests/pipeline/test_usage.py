@@ -22,6 +22,7 @@ from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 
 BEGIN = datetime(2027, 1, 10, 12, tzinfo=UTC)
+CHANNEL = "00aa00aa00aa00aa"
 NFL, RAIN = "sports/nfl", "weather/rain"
 BILLING = """
 currency = "EUR"
@@ -152,6 +153,33 @@ def test_subscriber_that_falls_silent_is_billed_while_it_is_in_the_roster(tmp_pa
     rows = [row("joined", 0, "r"), *stay("a1", "ann", 0, 48, NFL), row("sent", 24 * 40, "r", sequence=1)]
     (invoice,) = invoices(tmp_path, rows)["invoices"].filter(pl.col("subscriber") == "ann").to_dicts()
     assert invoice["connected_ms"] == 48 * 3_600_000
+
+
+def test_subscriber_that_never_identifies_itself_is_billed_for_the_topic_of_the_channel(tmp_path: Path) -> None:
+    place = f'name = "bob"\nchannel = "{CHANNEL}"\ntopic = "weather/rain"'
+    silent = [row for row in ROWS if not (row["kind"] == "identification" and row["author"] == "b1")]
+    text = BILLING.replace('name = "bob"', place)
+    rows = [{**each, "channel": CHANNEL} for each in silent]
+    (invoice,) = invoices(tmp_path, rows, text)["invoices"].filter(pl.col("subscriber") == "bob").to_dicts()
+    assert (invoice["topic"], invoice["payload_bytes"], invoice["amount"]) == (RAIN, 700_000, Decimal("1.4"))
+
+
+def test_flat_price_of_a_topic_is_due_without_connect_time(tmp_path: Path) -> None:
+    listed = f'''
+[[subscribers]]
+name = "dot"
+channel = "{CHANNEL}"
+topic = "{NFL}"
+plan = "reader"
+first_day = "2027-01-22"
+last_day = "2027-02-14"
+'''
+    rows = [{**each, "channel": CHANNEL} for each in [*ROWS, row("sent", 24 * 80, "r", sequence=2)]]
+    due = invoices(tmp_path, rows, BILLING + listed)["invoices"].filter(pl.col("subscriber") == "dot")
+    assert due.select("billing_month", "topic", "amount").rows() == [
+        ("2027-01", NFL, Decimal("10")),
+        ("2027-02", NFL, Decimal("15.5")),
+    ]
 
 
 def test_forged_identification_bills_nobody_else(tmp_path: Path) -> None:

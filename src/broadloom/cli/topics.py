@@ -397,7 +397,7 @@ async def subscribers(
             for each in records:
                 print_json(each.as_dict())
         else:
-            print(subscribers_toml(records, desk.topics_of, zone), end="")
+            print(subscribers_toml(records, desk.listing_of, zone), end="")
 
 
 @asynccontextmanager

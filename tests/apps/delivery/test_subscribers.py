@@ -44,7 +44,10 @@ def test_records_merge_in_any_order(histories: list[tuple[str, list[tuple[str, i
 
 @given(history=HISTORY)
 def test_exported_periods_are_a_valid_billing_file(history: list[tuple[str, int]]) -> None:
-    text = subscribers_toml([SubscriberRecord('ann "the reader"', {"sports/nfl": applied(history)})])
+    def listing(path: str) -> dict[str, str]:
+        return {"channel": "00aa00aa00aa00aa", "topic": path}
+
+    text = subscribers_toml([SubscriberRecord('ann "the reader"', {"sports/nfl": applied(history)})], listing)
     plans = {"reader": {"kind": "flat", "month": 1}, "visitor": {"kind": "hour", "hour": 1}}
     parsed = config.parse({**tomllib.loads(text), "currency": "EUR", "plans": plans})
     assert all(each.name == 'ann "the reader"' and each.topic == "sports/nfl" for each in parsed.subscribers)

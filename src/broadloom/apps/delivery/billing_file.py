@@ -1,22 +1,23 @@
 """The subscribers of a service as part of a billing file: who was on which plan from which day to which."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from broadloom.apps.delivery.subscribers import Period, SubscriberRecord
 
 
 def subscribers_toml(
-    records: Iterable[SubscriberRecord], topics_of: Callable[[str], str] = str, time_zone: tzinfo = UTC
+    records: Iterable[SubscriberRecord], listing_of: Callable[[str], Mapping[str, str]], time_zone: tzinfo = UTC
 ) -> str:
-    """`[[subscribers]]` for each period of a subscription. `topics_of` gives the topics of an entry, as a pattern. A
-    day on which a plan changed belongs to the new one."""
+    """`[[subscribers]]` for each period of a subscription. `listing_of` gives the channel and topic of an entry, as the
+    billing file has them. A day on which a plan changed belongs to the new one."""
     blocks = []
     for record in records:
         for path, subscription in sorted(record.subscriptions.items()):
             for plan, first, last in _days(subscription.periods, time_zone):
-                lines = ["[[subscribers]]", f"name = {_quoted(record.name)}", f"topic = {_quoted(topics_of(path))}"]
+                lines = ["[[subscribers]]", f"name = {_quoted(record.name)}"]
+                lines += [f"{key} = {_quoted(value)}" for key, value in listing_of(path).items()]
                 lines += [f"plan = {_quoted(plan)}", f'first_day = "{first}"']
                 blocks.append("\n".join([*lines, *([f'last_day = "{last}"'] if last is not None else []), ""]))
     return "\n".join(blocks)

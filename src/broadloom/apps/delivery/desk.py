@@ -40,6 +40,7 @@ from broadloom.channel import Channel
 from broadloom.channel.direct_request import DirectRequest
 from broadloom.errors import BroadloomError, RefusedError
 from broadloom.mailboxes import Change, ChangeKind, Mailbox, Mailboxes, Overruled
+from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Role
 from broadloom.protocol.owner.card import ChannelCard, SecurityLevel
 from broadloom.security import Authority, RevocationList, SignedCard, new_revocation_list
@@ -342,10 +343,14 @@ class Desk:
         """What this desk knows of all subscribers, sorted by name."""
         return sorted(self._subscribers.values(), key=lambda each: each.name)
 
-    def topics_of(self, path: str) -> str:
-        """A pattern for the topics of an entry, as the billing file has them."""
+    def listing_of(self, path: str) -> dict[str, str]:
+        """The channel and the topic of an entry, as the billing file has them; a pattern for a category."""
         entry = self.directory.entry(path)
-        return path if entry is None or path in entry.offer.topics else f"{path}/**"
+        if entry is None:
+            return {"topic": path}
+        if path not in entry.offer.topics:
+            return {"topic": f"{path}/**"}
+        return {"channel": ChannelName.parse(entry.channel).id.hex()[:16], "topic": path}
 
     def _record(self, name: str) -> SubscriberRecord:
         return self._subscribers.get(self._keys.subscriber_id(name), SubscriberRecord(name))

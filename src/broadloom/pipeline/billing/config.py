@@ -142,6 +142,13 @@ class BillingConfig:
     subscribers: tuple[Subscriber, ...] = ()
     advertisers: tuple[Advertiser, ...] = ()
 
+    def topic_of(self, channel: str) -> str | None:
+        """The topic of a channel for which subscribers are listed with that topic only: time there is for that topic,
+        also that of members who never identified themselves."""
+        found = {each.topic for each in self.subscribers if each.channel == channel and each.topic is not None}
+        topic = found.pop() if len(found) == 1 else None
+        return topic if topic is not None and "*" not in topic else None
+
     def advertiser(self, ad: str) -> Advertiser | None:
         """The advertiser that lists the ad exactly, else the first with a matching pattern."""
         exact = [each for each in self.advertisers if ad in each.ads]

@@ -29,6 +29,15 @@ def first_day(issued_terms: str | None) -> int:
     return days[0] if days is not None else 1
 
 
+def with_topic_of_channel(sessions: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
+    """Sessions without a topic get the only topic of their channel (`BillingConfig.topic_of`)."""
+    only = {channel: billing.topic_of(channel) for channel in sessions["channel"].unique().to_list()}
+    known = {channel: topic for channel, topic in only.items() if topic is not None}
+    if not known:
+        return sessions
+    return sessions.with_columns(topic=pl.coalesce("topic", pl.col("channel").replace_strict(known, default=None)))
+
+
 def parts_of_months(
     sessions: pl.DataFrame, issued: pl.DataFrame, billing: BillingConfig, tapes_end_us: object
 ) -> pl.DataFrame:

@@ -215,6 +215,7 @@ def _billing_state(tables: Mapping[str, pl.DataFrame], issued: pl.DataFrame, bil
     billed = sessions.filter((pl.col("evidence") == "identifications") | is_on_ticket).filter(
         ~pl.col("subscriber").is_in(billing.exempt)
     )
+    billed = periods.with_topic_of_channel(billed, billing)
     issued = issued.with_columns(first_day=pl.Series(map(periods.first_day, issued["terms"]), dtype=pl.Int64))
     parts = periods.parts_of_months(billed, issued, billing, tapes_end_us)
     current = months.connected_by_period(billed, parts, billing.time_zone)

@@ -10,6 +10,7 @@ import polars as pl
 from broadloom.pipeline.analysis.frames import conform, from_rows, in_us
 from broadloom.pipeline.billing.money import Ints, to_decimal
 from broadloom.pipeline.billing.months import day_edges, split_at_edges
+from broadloom.pipeline.billing.periods import with_topic_of_channel
 from broadloom.pipeline.table import CHANNEL, EXACT_MS, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.invoices import BILLING_FILE
 
@@ -63,7 +64,8 @@ def _received(topics: pl.Series, low: Ints, high: Ints, messages: pl.DataFrame) 
 
 
 def build(inputs: ChannelInputs) -> pl.DataFrame:
-    return usage(inputs["sessions"], inputs["messages"], inputs.billing.time_zone)
+    sessions = with_topic_of_channel(inputs["sessions"], inputs.billing)
+    return usage(sessions, inputs["messages"], inputs.billing.time_zone)
 
 
 TABLE = Table(
