@@ -155,6 +155,17 @@ def test_subscriber_that_falls_silent_is_billed_while_it_is_in_the_roster(tmp_pa
     assert invoice["connected_ms"] == 48 * 3_600_000
 
 
+def test_second_device_that_keeps_silent_is_billed_too(tmp_path: Path) -> None:
+    consumer = {"role": "consumer"}
+    rows = [row("joined", 0, "r"), *stay("a1", "ann", 0, 2, NFL), *stay("a2", "ann", 1, 9)]
+    rows = [{**each, **consumer} if "name" in each else each for each in rows]
+    # A producer of the same name is no subscriber.
+    made = [{**each, "role": "producer"} for each in stay("a3", "ann", 20, 30)]
+    every = invoices(tmp_path, [*rows, *made, row("sent", 24 * 40, "r", sequence=1)])["invoices"]
+    (invoice,) = every.filter(pl.col("subscriber") == "ann").to_dicts()
+    assert invoice["connected_ms"] == 9 * 3_600_000
+
+
 def test_subscriber_that_never_identifies_itself_is_billed_for_the_topic_of_the_channel(tmp_path: Path) -> None:
     place = f'name = "bob"\nchannel = "{CHANNEL}"\ntopic = "weather/rain"'
     silent = [row for row in ROWS if not (row["kind"] == "identification" and row["author"] == "b1")]

@@ -31,6 +31,7 @@ from broadloom.pipeline.table import (
     TableSettingError,
     column,
 )
+from broadloom.protocol.identity import Role
 
 KINDS = ("identification", "joined", "leaving", "left", "member_joined", "member_left")
 _OF_OTHERS = ("identification", "member_joined", "member_left")
@@ -145,9 +146,9 @@ _PEER = ["channel", "peer"]
 def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     """`SPAN_COLUMNS`, from all signs of a peer.
 
-    `sign` is identification, joined, lost or left; only identifications have a subscriber. After a loss that a recorder
-    noticed there is no tail. Signs may be combined within
-    `window_us`: each has a `first_time` and a `last_time`.
+    `sign` is identification, joined, lost, left or silent; identifications and silent ones have a subscriber. After a
+    loss that a recorder noticed there is no tail. Signs may be combined within `window_us`: each has a `first_time` and
+    a `last_time`.
     """
     signs = in_us(signs)
     if "topic" not in signs.columns:  # live sessions are not divided by topic
@@ -157,7 +158,8 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
     left = signs.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
     lost = signs.filter(pl.col("sign") == "lost").select(*_PEER, "last_time", is_lost=pl.lit(True)).unique()
-    subscribers = identifications.select(_KEYS).unique()
+    subscribers = pl.concat([identifications, signs.filter(pl.col("sign") == "silent")], how="diagonal")
+    subscribers = subscribers.select(_KEYS).unique()
     ordered = (
         pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
         .join(left, on=_PEER, how="left")
@@ -249,6 +251,21 @@ def roster_signs(roster: pl.DataFrame, holders: pl.Series, recorder_ends: pl.Dat
     return pl.concat(
         each.select(*_PEER, "sign", "first_time", "last_time", **unnamed)
         for each in (stays.with_columns(sign=pl.lit("joined")), gone, lost)
+    )
+
+
+def silent_peers(signs: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Further peers of subscribers that identified themselves with others: each counts for the topics of its
+    subscriber, or a second program that keeps silent would be free. `signs` have their subscriber, `known` has
+    `identities`. Producers are not subscribers."""
+    identified = signs.filter(pl.col("sign") == "identification")
+    topics = identified.select("channel", "subscriber", "topic").unique()
+    return (
+        known.filter(pl.col("is_proven") & (pl.col("role") == Role.CONSUMER.value))
+        .join(identified.select("peer"), on="peer", how="anti")
+        .select("peer", subscriber=pl.coalesce("name", "ticket_serial"))
+        .join(topics, on="subscriber")
+        .with_columns(sign=pl.lit("silent"), first_time=pl.lit(0, pl.Int64), last_time=pl.lit(0, pl.Int64))
     )
 
 
@@ -353,7 +370,8 @@ def build(inputs: ChannelInputs) -> pl.DataFrame:
     ends = inputs.scan("peer_spans").group_by(observer="peer").agg(end_time=pl.col("last_time").max())
     columns = ["channel", "peer", "subscriber", "topic", "sign", "first_time", "last_time"]
     signs = pl.concat([in_us(signs).select(columns), roster_signs(roster, holders, ends).select(columns)])
-    found = spans(with_subscriber(signs, known), chosen)
+    named = with_subscriber(signs, known)
+    found = spans(pl.concat([named, silent_peers(named, known)], how="diagonal"), chosen)
     found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
     channels = inputs["channels"]
     if not channels.height:
