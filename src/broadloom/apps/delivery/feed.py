@@ -16,12 +16,15 @@ from broadloom.apps.delivery.messages import Action
 from broadloom.apps.delivery.producer import ADVERT_HEADER
 from broadloom.channel import Channel
 from broadloom.channel.subscription import Subscription
+from broadloom.errors import BroadloomError
 from broadloom.protocol.events import Message
 from broadloom.protocol.owner.card import SecurityLevel
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery.service import Service
 
+RETRY_S = 1.0
+"""Pause before new topics are joined again, if no desk has answered."""
 DRAIN_S = 1.0
 """Time to hand on what has arrived when leaving a channel."""
 
@@ -121,8 +124,8 @@ class Feed:
             self._directory_changed.clear()
             try:
                 await self._join_new()
-            except DeliveryError:
-                await asyncio.sleep(1.0)
+            except BroadloomError:
+                await asyncio.sleep(RETRY_S)
                 self._directory_changed.set()
 
     async def receive(self, timeout_s: float | None = None) -> Item:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import broadloom
 from broadloom.apps.delivery.entry import Entry
-from broadloom.apps.delivery.errors import DeniedError, NoDeskError
+from broadloom.apps.delivery.errors import DeniedError
 from broadloom.apps.delivery.messages import Action, Grant
 from broadloom.channel import Channel
-from broadloom.errors import ChannelClosedError, ConnectError, RejectedError, RequestError
+from broadloom.errors import BroadloomError, ChannelClosedError, ConnectError, RejectedError
 from broadloom.protocol.events import ChannelClosed, Rejected
 from broadloom.protocol.owner.card import SecurityLevel
 from broadloom.security import RevocationList, Ticket
@@ -145,12 +145,13 @@ class Membership:
                 await self._stop_connection()
                 self._set(MembershipState.CLOSED, str(problem))
                 return
-            except (ConnectError, ValueError) as problem:
+            except (BroadloomError, ValueError, OSError) as problem:
                 if self.connection is None:
                     self._set(MembershipState.WAITING, str(problem))
                 await asyncio.sleep(random.uniform(0.5, 1) * retry_s)
                 retry_s = min(2 * retry_s, RETRY_S_MAX)
-                grant = None if isinstance(problem, RejectedError | ValueError) else grant
+                is_old = isinstance(problem, RejectedError) or not isinstance(problem, ConnectError)
+                grant = None if is_old else grant
                 continue
             grant = None
             await self._wait_for_renewal(lifetime_s)
@@ -163,7 +164,7 @@ class Membership:
                 return grant
             except DeniedError as problem:
                 return Grant(path=self.entry.path, refusal=str(problem))
-            except (NoDeskError, RequestError, ValueError) as problem:
+            except (BroadloomError, ValueError) as problem:
                 if self.connection is None:
                     self._set(MembershipState.WAITING, str(problem))
                 await asyncio.sleep(RETRY_S)

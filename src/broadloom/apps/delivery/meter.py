@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.apps.delivery.entry import Entry
-from broadloom.apps.delivery.errors import DeliveryError
 from broadloom.apps.delivery.membership import Connection, Membership, MembershipState
 from broadloom.apps.delivery.messages import METER_LAYER, Action, Presence, decode
 from broadloom.apps.delivery.service import Service
 from broadloom.channel import Channel
 from broadloom.channel.direct_request import DirectRequest
-from broadloom.errors import RefusedError
+from broadloom.errors import BroadloomError, RefusedError
 from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Identity
 from broadloom.protocol.owner.card import SecurityLevel
@@ -93,7 +92,7 @@ class Meter:
             self._directory_changed.clear()
             try:
                 await self._join_new()
-            except DeliveryError:
+            except BroadloomError:
                 await asyncio.sleep(random.uniform(0.5, 1) * RETRY_S)
                 self._directory_changed.set()
 
