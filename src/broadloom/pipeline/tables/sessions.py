@@ -7,6 +7,10 @@ that moment. A session of a subscriber is what the spans of all its peers cover 
 The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
 that closes a gap merges two sessions in the next run.
 
+A subscriber that identifies itself for topics has sessions for each of them. A holder of a ticket also gives a sign of
+life as long as a recorder has it in its roster (`roster_signs`), with all its programs (`silent_peers`): so billed time
+does not depend on how honestly a program identifies itself, and ends when a recorder noticed that it was killed.
+
 A member whose subscriber never identified itself is connected while it is a member: from the `joined` event that it
 recorded, or from when a recorder saw it in the roster. The column `evidence` says what a session rests on.
 """
