@@ -17,6 +17,7 @@ EXPECTED_OUTPUT = {
     "chat.py": "Good morning! Is that you, Ada?",
     "mailboxes.py": "The sum of the first thousand squares is 332833500",
     "game.py": "At 30, the other player at 30",
+    "news_service.py": "sports/nfl/scores, nfl: Tea at half price (ad spring-sale)",
     "newsletter.py": "Ada wrote: Issue 1",
     "rules.py": "The partner reads: Plan B: ask [redacted]",
     "sensors.py": "missed: 0",

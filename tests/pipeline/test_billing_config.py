@@ -79,7 +79,7 @@ def test_example_in_docstring_is_valid() -> None:
     assert config.__doc__ is not None
     shown = config.__doc__[config.__doc__.index("    time_zone =") :]
     parsed = config.parse(tomllib.loads(shown, parse_float=Decimal))
-    assert set(parsed.plans) == {"reader", "visitor"}
+    assert set(parsed.plans) == {"reader", "visitor", "ticker", "bulk"}
 
 
 A_PLAN = {"currency": "EUR", "plans": {"a": {"kind": "flat", "month": 5}}}

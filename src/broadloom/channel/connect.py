@@ -153,11 +153,9 @@ class PendingConnection:
         try:
             if self._ticket is None:
                 return PeerCredentials.from_key(self._channel_name, options.key)
-            revocation_list = (
-                RevocationList(Path(options.revocation_list), self._ticket.authority)
-                if options.revocation_list
-                else None
-            )
+            revocation_list = options.revocation_list or None
+            if revocation_list is not None and not isinstance(revocation_list, RevocationList):
+                revocation_list = RevocationList(Path(revocation_list), self._ticket.authority)
             return PeerCredentials.from_ticket(self._channel_name, self._ticket, revocation_list)
         except CredentialError as rejected:
             raise RejectedError(f"{self._channel_name}: {rejected.text}") from None

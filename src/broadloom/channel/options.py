@@ -15,7 +15,7 @@ from broadloom.channel.inbox import Overflow
 from broadloom.channel.outgoing import OutgoingFilter
 from broadloom.protocol import ChannelSettings
 from broadloom.protocol.runtime import ObserverFactory
-from broadloom.security import SignedCard, Ticket
+from broadloom.security import RevocationList, SignedCard, Ticket
 from broadloom.security.sealing import SealingPrivateKey
 from broadloom.transport import parse_address
 from broadloom.wire.fields import MEMBER_NAME_BYTES_MAX
@@ -52,8 +52,8 @@ class ConnectOptions:
     the channel name, which only keeps out programs that do not know the name."""
     ticket: "str | os.PathLike[str] | Ticket | None" = field(default=None, repr=False)
     """Ticket issued by the channel's owner, with a name and a role: a path, the text of the file, or a `Ticket`."""
-    revocation_list: "str | os.PathLike[str] | None" = None
-    """File with the owner's list of revoked tickets. It is read again whenever it changes."""
+    revocation_list: "str | os.PathLike[str] | RevocationList | None" = None
+    """The owner's list of revoked tickets. A file is read again whenever it changes."""
     card: "str | os.PathLike[str] | SignedCard | None" = None
     """The channel's card, signed by its owner: a path or a `SignedCard`. Members with tickets also get it over the
     channel. A newer one that arrives is kept beside the file."""

@@ -22,6 +22,8 @@ COMMANDS = {
     "keep": "mailboxes:keep",
     "switch": "switch:switch",
     "members": "members:members",
+    "topics": "topics:topics",
+    "meter": "meter:meter",
     "rules": "rules:rules",
     "status": "status:status",
     "top": "status:top",

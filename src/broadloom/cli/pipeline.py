@@ -234,4 +234,4 @@ def _parse_setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-from broadloom.cli import pipeline_data  # noqa: E402, F401  (registers the other commands, after those above)
+from broadloom.cli import pipeline_bills, pipeline_data  # noqa: E402, F401  (register commands, after those above)

@@ -229,9 +229,11 @@ class Recorder:
         group_id: str | None = None,
         topic: str | None = None,
         attributes: Mapping[str, str] | None = None,
+        identity: Identity | None = None,
     ) -> None:
-        """A subscriber identified itself by name: its peer id changes with every connection."""
-        named = NamedPeer.of(self._members.get(peer), subscriber)
+        """A subscriber identified itself by name: its peer id changes with every connection. `identity`: what its
+        certificate states, if the caller has verified that."""
+        named = NamedPeer.of(identity or self._members.get(peer), subscriber)
         if peer == self._origin.peer and not (subscriber and self._me.ticket_serial is None):
             named = self._me
         extra = OptionalColumns(

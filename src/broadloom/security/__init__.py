@@ -11,7 +11,7 @@ from broadloom.security.card import SignedCard
 from broadloom.security.credentials import PeerCredentials
 from broadloom.security.keys import generate_key
 from broadloom.security.owner import ChannelOwner, check_card, load_card
-from broadloom.security.revocation import RevocationList, revoke_tickets
+from broadloom.security.revocation import RevocationList, new_revocation_list, revoke_tickets
 from broadloom.security.ticket import Ticket
 from broadloom.security.tls_context import APPLICATION_PROTOCOL, explain_as_initiator, former_member, reject_reason_for
 
@@ -30,6 +30,7 @@ __all__ = [
     "former_member",
     "generate_key",
     "load_card",
+    "new_revocation_list",
     "reject_reason_for",
     "revoke_tickets",
 ]

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
 from broadloom.errors import InvalidKeyError, InvalidKeyFileError
@@ -101,6 +101,20 @@ class Authority:
 
     def issue_ticket(self, name: str, role: Role, expires_at: datetime, *, now: Clock = utc_now) -> Ticket:
         """Issue a ticket for one member. It can be used any number of times and in several programs at once."""
+        key = Ed25519PrivateKey.generate()
+        return Ticket(self.certify(key.public_key(), name, role, expires_at, now=now), key, self.certificate)
+
+    def certify(
+        self,
+        key: Ed25519PublicKey,
+        name: str,
+        role: Role,
+        expires_at: datetime,
+        *,
+        serial: int | None = None,
+        now: Clock = utc_now,
+    ) -> x509.Certificate:
+        """The certificate of a ticket whose private key only the member has. Without a serial, a random one."""
         if not (name.strip() and name.isprintable()) or len(name.encode()) > NAME_BYTES_MAX:
             raise ValueError(f"name={name!r}: must be printable and have at most {NAME_BYTES_MAX} bytes")
         if expires_at.tzinfo is None:
@@ -108,17 +122,15 @@ class Authority:
         issued = now()
         if expires_at <= issued:
             raise ValueError(f"expires_at={expires_at:%Y-%m-%d %H:%M} is in the past")
-        key = Ed25519PrivateKey.generate()
-        certificate = build_certificate(
+        return build_certificate(
             x509_name(name, unit=role.value),
-            key.public_key(),
+            key,
             self.certificate.subject,
             self.private_key(),
             (issued - TICKET_CLOCK_SKEW, expires_at),
-            serial=secrets.randbits(SERIAL_BITS) | 1,
+            serial=serial or secrets.randbits(SERIAL_BITS) | 1,
             path_length=0,
         )
-        return Ticket(certificate, key, self.certificate)
 
     def issue_certificate(self, now: Clock = utc_now) -> PeerCertificate:
         return new_peer_certificate(self.certificate, self.private_key(), now(), ticket=False)

@@ -35,19 +35,37 @@ def revoke_tickets(authority: Authority, path: str | Path, serials: Iterable[str
     """Add tickets to the list by their serial numbers in hex. The file is created if necessary."""
     path = Path(path)
     added = {_serial(text) for text in serials}
-    secret = authority.private_key()
+    authority.private_key()  # fails before anything is read
     previous = _load(path, authority.certificate) if path.exists() else None
     entries = list(previous) if previous is not None else []
-    entries += [
-        x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now()).build()
-        for serial in sorted(added - {each.serial_number for each in entries})
-    ]
+    entries += _entries(added - {each.serial_number for each in entries}, now())
     number = next_number(_number_of(previous) if previous is not None else 0, now())
+    replace_public(path, _signed(authority, entries, number, now()).public_bytes(Encoding.PEM))
+
+
+def new_revocation_list(authority: Authority, serials: Iterable[str], *, now: Clock = utc_now) -> "RevocationList":
+    """A list of exactly these tickets, in memory: for owners that know all of them, and keep no file."""
+    found = RevocationList(None, authority.certificate)
+    entries = _entries({_serial(text) for text in serials}, now())
+    found.replace(_signed(authority, entries, next_number(0, now()), now()).public_bytes(Encoding.DER))
+    return found
+
+
+def _entries(serials: set[int], now: datetime) -> list[x509.RevokedCertificate]:
+    return [
+        x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+        for serial in sorted(serials)
+    ]
+
+
+def _signed(
+    authority: Authority, entries: list[x509.RevokedCertificate], number: int, now: datetime
+) -> x509.CertificateRevocationList:
     # A list is valid until a newer one replaces it.
     builder = x509.CertificateRevocationListBuilder(
-        authority.certificate.subject, now(), ALWAYS_VALID[1], revoked_certificates=entries
+        authority.certificate.subject, now, ALWAYS_VALID[1], revoked_certificates=entries
     ).add_extension(x509.CRLNumber(number), critical=False)
-    replace_public(path, builder.sign(secret, None).public_bytes(Encoding.PEM))
+    return builder.sign(authority.private_key(), None)
 
 
 def next_number(previous: int, now: datetime) -> int:

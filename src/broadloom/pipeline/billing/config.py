@@ -9,6 +9,7 @@ whole file is checked before anything is billed; an error names the place in one
     rounding = "half-even"       # half-even, half-up, down or up
     issue_after_s = 172800       # a month is billed when the tapes extend this far beyond its end
     default_plan = "visitor"     # for subscribers that are not listed; without it they are unbilled
+    exempt = ["desk", "meter"]   # never billed; default: none
 
     [plans.reader]
     kind = "flat"                # price per month
@@ -18,13 +19,24 @@ whole file is checked before anything is billed; an error names the place in one
     kind = "hour"                # price per hour connected
     hour = 0.45
     unit_s = 60                  # the connect time of a month is rounded up to this unit; default 1
+    free = 2                     # hours per month that cost nothing; default 0
+    tiers = [{ above = 100, price = 0.30 }]  # what exceeds 100 hours in a month costs less
+
+    [plans.ticker]
+    kind = "message"             # price per message of the topic while connected; free and tiers as above
+    message = 0.002
+
+    [plans.bulk]
+    kind = "byte"                # price per million bytes of these messages
+    megabyte = 0.05
 
     [[subscribers]]
     name = "alice"
     plan = "reader"
     channel = "6f430d6784a166fc" # only in this channel; default: in all
+    topic = "sports/**"          # only for topics that match; default: for all
     first_month = "2027-01"      # default: no limit
-    last_month = "2027-12"
+    last_month = "2027-12"       # instead of months: first_day = "2027-01-17", last_day; flat prices are prorated
 
     [[advertisers]]
     name = "acme"
@@ -45,14 +57,27 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from broadloom.channel.topics import PatternTrie, checked_pattern
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.billing.terms import PLAN_KINDS, PRICE_MAX, PRICE_PLACES, ROUNDINGS, UNIT_S_MAX, Plan
+from broadloom.pipeline.billing.terms import (
+    PLAN_KINDS,
+    PRICE_MAX,
+    PRICE_PLACES,
+    QUANTITIES,
+    QUANTITY_MAX,
+    ROUNDINGS,
+    TIERS_MAX,
+    UNIT_S_MAX,
+    Plan,
+    Tier,
+)
 
 ISSUE_AFTER_S = 2 * 86_400
 """Two days for tapes to arrive before a month is billed. Later tapes lead to corrections."""
 
 _MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 _CHANNEL = re.compile(r"[0-9a-f]{16}")
+_DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 _ALWAYS = ("0000-00", "9999-99")
 
 
@@ -69,10 +94,28 @@ class Subscriber:
     first_month: str | None = None
     """As YYYY-MM."""
     last_month: str | None = None
+    topic: str | None = None
+    """Only for topics that match this pattern."""
+    first_day: str | None = None
+    """As YYYY-MM-DD, instead of a month."""
+    last_day: str | None = None
 
     @property
     def months(self) -> tuple[str, str]:
-        return self.first_month or _ALWAYS[0], self.last_month or _ALWAYS[1]
+        return self.days[0][:7], self.days[1][:7]
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """First and last day, as texts that compare."""
+        first, last = self.first_month or _ALWAYS[0], self.last_month or _ALWAYS[1]
+        return self.first_day or f"{first}-01", self.last_day or f"{last}-31"
+
+    def rank(self, channel: str | None, topic: str | None) -> int | None:
+        """None if it is not for this channel and topic; of several, the lowest counts."""
+        if self.channel not in (None, channel) or (self.topic is not None and not _matches(self.topic, topic)):
+            return None
+        is_pattern = self.topic is not None and "*" in self.topic
+        return 4 * (self.topic is None) + 2 * is_pattern + (self.channel is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +136,18 @@ class BillingConfig:
     rounding: str = "half-even"
     issue_after_s: int = ISSUE_AFTER_S
     default_plan: str | None = None
+    exempt: tuple[str, ...] = ()
+    """Subscribers that are never billed: desks, meters, producers."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
     subscribers: tuple[Subscriber, ...] = ()
     advertisers: tuple[Advertiser, ...] = ()
+
+    def topic_of(self, channel: str) -> str | None:
+        """The topic of a channel for which subscribers are listed with that topic only: time there is for that topic,
+        also that of members who never identified themselves."""
+        found = {each.topic for each in self.subscribers if each.channel == channel and each.topic is not None}
+        topic = found.pop() if len(found) == 1 else None
+        return topic if topic is not None and "*" not in topic else None
 
     def advertiser(self, ad: str) -> Advertiser | None:
         """The advertiser that lists the ad exactly, else the first with a matching pattern."""
@@ -147,6 +199,7 @@ def parse(data: object) -> BillingConfig:
         rounding=top.choice("rounding", tuple(ROUNDINGS), "half-even"),
         issue_after_s=top.integer("issue_after_s", ISSUE_AFTER_S, minimum=0, maximum=366 * 86_400),
         default_plan=top.text("default_plan", "") or None,
+        exempt=tuple(top.names("exempt")),
         plans=plans,
         subscribers=subscribers,
         advertisers=advertisers,
@@ -233,7 +286,30 @@ class _ConfigSection:
             raise BillingConfigError(f"{self.where}: {key} must be tables, [{key}.NAME] in TOML, {_actual(value)}")
         return value or {}
 
-    def list(self, key: str) -> list[Any]:
+    def day(self, key: str) -> str | None:
+        value = self._take(key)
+        if value is not None and not (isinstance(value, str) and _DAY.fullmatch(value)):
+            raise BillingConfigError(f'{self.where}: {key} must be a day such as "2027-01-17", {_actual(value)}')
+        return value
+
+    def quantity(self, key: str, scale: int, default: int | None = None) -> int:
+        """A quantity in seconds, messages or bytes, given in hours, messages or megabytes."""
+        value = self._take(key)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value * scale <= QUANTITY_MAX:
+            raise BillingConfigError(f"{self.where}: {key} must be a quantity of 0 or more, {_actual(value)}")
+        if value * scale != int(value * scale):
+            raise BillingConfigError(f"{self.where}: {key} is not a whole number of the smallest unit: {value}")
+        return int(value * scale)
+
+    def names(self, key: str) -> "list[str]":
+        found = self.list(key)
+        if not all(isinstance(each, str) and each for each in found):
+            raise BillingConfigError(f"{self.where}: {key} must be a list of names")
+        return found
+
+    def list(self, key: str) -> "list[Any]":
         value = self._take(key)
         if value is not None and not isinstance(value, list):
             raise BillingConfigError(f"{self.where}: {key} must be a list, [[{key}]] in TOML, {_actual(value)}")
@@ -249,11 +325,40 @@ def _plan(name: str, section: _ConfigSection, digits: int) -> Plan:
     if kind == "flat":
         plan = Plan(name, kind, section.price("month", digits))
     else:
-        plan = Plan(
-            name, kind, section.price("hour", PRICE_PLACES), section.integer("unit_s", 1, minimum=1, maximum=UNIT_S_MAX)
-        )
+        price = section.price(_PRICE_KEYS[kind], PRICE_PLACES)
+        unit_s = section.integer("unit_s", 1, minimum=1, maximum=UNIT_S_MAX) if kind == "hour" else 1
+        free = section.quantity("free", QUANTITIES[kind], 0)
+        tiers = _tiers(section, QUANTITIES[kind])
+        if free:
+            price, tiers = Decimal(0), (Tier(free, price), *tiers)
+        if any(after.above <= before.above for before, after in pairwise(tiers)):
+            raise BillingConfigError(f"{section.where}: tiers must rise, and begin above the free quota")
+        plan = Plan(name, kind, price, unit_s, tiers)
     section.reject_unknown_keys()
     return plan
+
+
+_PRICE_KEYS = {"hour": "hour", "message": "message", "byte": "megabyte"}
+
+
+def _tiers(section: _ConfigSection, scale: int) -> tuple[Tier, ...]:
+    found = []
+    given = section.list("tiers")
+    if len(given) > TIERS_MAX:
+        raise BillingConfigError(f"{section.where}: at most {TIERS_MAX} tiers are possible")
+    for number, each in enumerate(given, 1):
+        tier = _ConfigSection(each, f"{section.where}, tier {number}")
+        found.append(Tier(tier.quantity("above", scale), tier.price("price", PRICE_PLACES)))
+        tier.reject_unknown_keys()
+    return tuple(found)
+
+
+def _matches(pattern: str, topic: str | None) -> bool:
+    if topic is None or pattern == topic:
+        return pattern == topic
+    trie: PatternTrie[bool] = PatternTrie()
+    trie.add(pattern, True)
+    return bool(trie.readers(topic))
 
 
 def _subscriber(section: _ConfigSection) -> Subscriber:
@@ -264,8 +369,27 @@ def _subscriber(section: _ConfigSection) -> Subscriber:
         raise BillingConfigError(
             f"{section.where}: channel must be the 16 hex digits of its tape directory, not {channel!r}"
         )
-    found = Subscriber(name, section.text("plan"), channel, section.month("first_month"), section.month("last_month"))
+    topic = section.text("topic", "") or None
+    if topic is not None:
+        try:
+            checked_pattern(topic)
+        except ValueError as problem:
+            raise BillingConfigError(f"{section.where}: {problem}") from None
+    found = Subscriber(
+        name,
+        section.text("plan"),
+        channel,
+        section.month("first_month"),
+        section.month("last_month"),
+        topic,
+        section.day("first_day"),
+        section.day("last_day"),
+    )
     section.reject_unknown_keys()
+    if (found.first_day and found.first_month) or (found.last_day and found.last_month):
+        raise BillingConfigError(f"{section.where}: give a day or a month, not both")
+    if (found.first_day or found.last_day) and found.days[0] > found.days[1]:
+        raise BillingConfigError(f"{section.where}: {found.days[0]} is after {found.days[1]}")
     if found.first_month and found.last_month and found.first_month > found.last_month:
         raise BillingConfigError(
             f"{section.where}: first_month {found.first_month} is after last_month {found.last_month}"
@@ -300,14 +424,14 @@ def _check_time_zone(name: str) -> str:
 
 def _check_overlaps(subscribers: tuple[Subscriber, ...]) -> None:
     """Two plans for the same month would be ambiguous."""
-    seen: dict[tuple[str, str | None], list[Subscriber]] = {}
+    seen: dict[tuple[str, str | None, str | None], list[Subscriber]] = {}
     for each in subscribers:
-        others = seen.setdefault((each.name, each.channel), [])
+        others = seen.setdefault((each.name, each.channel, each.topic), [])
         others.append(each)
-    for (name, _), entries in seen.items():
-        entries.sort(key=lambda each: each.months)
+    for (name, _, _), entries in seen.items():
+        entries.sort(key=lambda each: each.days)
         for before, after in pairwise(entries):
-            if after.months[0] <= before.months[1]:
+            if after.days[0] <= before.days[1]:
                 raise BillingConfigError(
                     f"subscriber {name!r} is listed twice for the same months; set first_month and last_month"
                 )

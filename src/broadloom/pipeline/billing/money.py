@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.billing.terms import PRICE_PLACES, BillingTerms
+from broadloom.pipeline.billing.terms import PRICE_PLACES, QUANTITIES, BillingTerms
 from broadloom.pipeline.table import MONEY
 from broadloom.record.arrow_import import pa
 
@@ -60,12 +60,49 @@ def round_amounts(amounts: Ints, digits: int, rounding: str) -> Ints:
     return np.asarray(divide(amounts, step, rounding) * step, dtype=np.int64)
 
 
-def amount_due(connected_us: Ints, terms: BillingTerms) -> Ints:
-    """Price of the connect time of a month, in ten-thousandths, rounded to the digits of the terms."""
+def amount_due(
+    connected_us: Ints, terms: BillingTerms, messages: Ints | None = None, payload_bytes: Ints | None = None
+) -> Ints:
+    """Price of the use in a month, in ten-thousandths, rounded once to the digits of the terms. A flat price is for the
+    days of the month that the terms name."""
     price = to_ten_thousandths(terms.price)
-    if terms.kind == "flat":
-        return np.full(len(connected_us), price, dtype=np.int64)
-    unit_us = terms.unit_s * 1_000_000
-    billed_s = -(-connected_us // unit_us) * terms.unit_s
     step = 10 ** (PRICE_PLACES - terms.digits)
-    return np.asarray(divide(billed_s * price, HOUR_S * step, terms.rounding) * step, dtype=np.int64)
+    if terms.kind == "flat":
+        whole = np.full(len(connected_us), price, dtype=np.int64)
+        if terms.days is None:
+            return whole
+        first, last, of_month = terms.days
+        return np.asarray(divide(whole * (last - first + 1), of_month * step, terms.rounding) * step, dtype=np.int64)
+    if terms.kind == "hour":
+        unit_us = terms.unit_s * 1_000_000
+        quantity: Ints = -(-connected_us // unit_us) * terms.unit_s
+    else:
+        found = messages if terms.kind == "message" else payload_bytes
+        quantity = np.zeros(len(connected_us), dtype=np.int64) if found is None else found
+    # Python's integers: the product of a price and a number of bytes may exceed 64 bits.
+    scale = QUANTITIES[terms.kind] * step
+    return np.array([_rounded(_tiered(int(each), terms), scale, terms) * step for each in quantity], dtype=np.int64)
+
+
+def _tiered(quantity: int, terms: BillingTerms) -> int:
+    """Ten-thousandths times the quantity that a price is for."""
+    bounds = [0, *(tier.above for tier in terms.tiers), None]
+    prices = [terms.price, *(tier.price for tier in terms.tiers)]
+    total = 0
+    for price, low, high in zip(prices, bounds, bounds[1:], strict=False):
+        inside = max(0, min(quantity, quantity if high is None else high) - (low or 0))
+        total += to_ten_thousandths(price) * inside
+    return total
+
+
+def _rounded(numerator: int, denominator: int, terms: BillingTerms) -> int:
+    quotient, rest = divmod(numerator, denominator)
+    match terms.rounding:
+        case "down":
+            return quotient
+        case "up":
+            return quotient + (rest > 0)
+        case "half-up":
+            return quotient + (2 * rest >= denominator)
+        case _:
+            return quotient + (2 * rest > denominator or (2 * rest == denominator and quotient % 2 == 1))

@@ -22,6 +22,7 @@ from broadloom.pipeline.engine.parts import PART_ROWS, Part
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.scheduler import Blob, Blobs
 from broadloom.pipeline.engine.stages import (
+    INVOICED,
     RUN_SPANS,
     Job,
     TableWriter,
@@ -228,7 +229,7 @@ def _finish(job: Job, clocks: pl.DataFrame | None, merged: Merged, blobs: Blobs)
 def _over_all_channels(job: Job, files: list[WrittenFile], clocks: pl.DataFrame | None) -> list[WrittenFile]:
     tables = {}
     if "invoices" in job.wanted:
-        for name in ("channels", "sessions"):
+        for name in INVOICED:
             paths = [Path(job.folder) / name / each.name for each in files if each.table == name]
             tables[name] = pl.concat([pl.read_parquet(path, hive_partitioning=False) for path in paths])
     writer = TableWriter(job, "all")

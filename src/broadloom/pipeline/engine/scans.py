@@ -111,7 +111,7 @@ def _signs(events: pl.DataFrame, settings: Mapping[str, Any]) -> pl.DataFrame:
             **SIGN_COLUMNS,
             time_slice=_TIME.dt.timestamp("us") // rule(settings).window_us,
         )
-        .group_by("peer", "subscriber", "sign", "time_slice")
+        .group_by("peer", "subscriber", "topic", "sign", "time_slice")
         .agg(**_FIRST_AND_LAST)
     )
 
@@ -136,7 +136,7 @@ def _messages(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFram
 _MEMBERSHIP = (
     *("kind", "run_id", "ordinal", "event_time", "end_time", "peer", "neighbor", "reason", "name", "event_count"),
 )
-_SIGNS = ("kind", "event_time", "peer", "author", "name")
+_SIGNS = ("kind", "event_time", "peer", "author", "name", "topic")
 _ON_FABRIC = frozenset({"membership_intervals"})
 _ON_AUDIT = frozenset({"delivery_balances"})
 

@@ -216,6 +216,10 @@ def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pl.DataFr
     return estimate_clock_offsets(known, spans)
 
 
+INVOICED = ("channels", "sessions", "usage")
+"""Tables over which invoices are made."""
+
+
 def build_all_channels(job: Job, clocks: pl.DataFrame | None, tables: Frames, writer: TableWriter) -> None:
     """The tables over all channels; `tables` has what invoices are built from."""
     writer.write("quarantine", job.quarantine)
@@ -223,7 +227,7 @@ def build_all_channels(job: Job, clocks: pl.DataFrame | None, tables: Frames, wr
         writer.write("clock_offsets", clocks)
     if "invoices" in job.wanted:
         began = time.monotonic()
-        rows = build_invoices(tables["channels"], tables["sessions"], job.previous_invoices, job.settings, job.billing)
+        rows = build_invoices(tables, job.previous_invoices, job.settings, job.billing)
         writer.write("invoices", rows, time.monotonic() - began)
 
 

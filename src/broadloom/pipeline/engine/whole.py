@@ -8,6 +8,7 @@ from broadloom.pipeline.analysis.link_crossings import crossings, fastest, sampl
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.stages import (
+    INVOICED,
     RUN_SPANS,
     Frames,
     Job,
@@ -66,7 +67,7 @@ def build_channels(job: Job, events: Mapping[str, pl.DataFrame], attempt: int = 
             each.scans |= pair(job, channel, events[channel], each["messages"], audit, clocks, writers[channel])
         build_stage(job, Stage.FINISH, each, writers[channel])
     last = TableWriter(job, "all", attempt)
-    shared = {name: _together(inputs, name) for name in ("channels", "sessions") if "invoices" in job.wanted}
+    shared = {name: _together(inputs, name) for name in INVOICED if "invoices" in job.wanted}
     build_all_channels(job, clocks, shared, last)
     return [*writers.values(), last]
 

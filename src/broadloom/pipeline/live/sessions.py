@@ -35,7 +35,7 @@ def signs(events: pl.DataFrame) -> pl.DataFrame:
         events.filter(pl.col("kind").is_in(KINDS))
         .select(
             "channel",
-            **SIGN_COLUMNS,
+            **{name: each for name, each in SIGN_COLUMNS.items() if name in PENDING},
             first_time=pl.col("event_time"),
             last_time=pl.col("event_time"),
         )
@@ -91,4 +91,4 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
 
 def _sessions(found: pl.DataFrame, until_us: int, rule: SessionRule) -> pl.DataFrame:
     rows = sessions(found.with_columns(ticket_serial=pl.lit(None, pl.String)), until_us, rule)
-    return in_us(rows.drop("connected_ms", "ticket_serial", "is_proven"))
+    return in_us(rows.drop("connected_ms", "ticket_serial", "is_proven", "topic"))

@@ -30,6 +30,7 @@ _MODULES = (
     "threads",
     "channels",
     "sessions",
+    "usage",
     "invoices",
     "ad_broadcasts",
     "ad_fees",

@@ -1,7 +1,8 @@
 """Ads: group impressions into broadcasts, count the audience, compute the fee.
 
 Impressions of an ad within `window_us` of the first one are one broadcast, at the time of the first. Its audience is
-the subscribers with a session at that time, both ends included. Its fee is exact to the ten-thousandth; only the sum on
+the subscribers with a session at that time, both ends included; if subscribers have identified themselves for its
+topic, those of the topic. Its fee is exact to the ten-thousandth; only the sum on
 a bill is rounded.
 """
 
@@ -74,15 +75,35 @@ def broadcasts(impressions: pl.DataFrame, window_us: int) -> pl.DataFrame:
 
 
 def add_audience(broadcasts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Add the audience to the broadcasts of one channel.
-
-    Sessions of a subscriber do not overlap, so sessions started minus sessions ended is the number of subscribers.
-    """
-    spans = in_us(sessions.select("start_time", "end_time"))
+    """Add the audience to the broadcasts of one channel."""
+    sessions = in_us(sessions)
+    has_topics = "topic" in sessions.columns
     times: Ints = broadcasts["broadcast_time"].to_numpy()
-    started = np.searchsorted(np.sort(spans["start_time"].to_numpy()), times, side="right")
-    ended = np.searchsorted(np.sort(spans["end_time"].to_numpy()), times, side="left")
-    return broadcasts.with_columns(audience_count=pl.Series(started - ended, dtype=pl.Int64))
+    topics = broadcasts["topic"].to_list()
+    counts = np.zeros(len(times), dtype=np.int64)
+    for topic in dict.fromkeys(topics):
+        chosen = np.array([each == topic for each in topics], dtype=bool)
+        own = sessions.filter(pl.col("topic") == topic) if has_topics and topic is not None else sessions.clear()
+        spans = own if own.height else _merged(sessions)
+        # They do not overlap for one subscriber, so those started minus those ended is the number of subscribers.
+        started = np.searchsorted(np.sort(spans["start_time"].to_numpy()), times[chosen], side="right")
+        ended = np.searchsorted(np.sort(spans["end_time"].to_numpy()), times[chosen], side="left")
+        counts[chosen] = started - ended
+    return broadcasts.with_columns(audience_count=pl.Series(counts, dtype=pl.Int64))
+
+
+def _merged(sessions: pl.DataFrame) -> pl.DataFrame:
+    """Sessions of a subscriber in several topics may overlap."""
+    if "subscriber" not in sessions.columns:
+        return sessions
+    ordered = sessions.sort("subscriber", "start_time", "end_time")
+    before = pl.col("end_time").cum_max().shift(1).over("subscriber")
+    starts = (pl.col("start_time") > before).fill_null(True)
+    return (
+        ordered.with_columns(span=starts.cum_sum())
+        .group_by("span", maintain_order=True)
+        .agg(pl.col("start_time").min(), pl.col("end_time").max())
+    )
 
 
 def add_fees(broadcasts: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:

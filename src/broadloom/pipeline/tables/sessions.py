@@ -7,6 +7,10 @@ that moment. A session of a subscriber is what the spans of all its peers cover 
 The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
 that closes a gap merges two sessions in the next run.
 
+A subscriber that identifies itself for topics has sessions for each of them. A holder of a ticket also gives a sign of
+life as long as a recorder has it in its roster (`roster_signs`), with all its programs (`silent_peers`): so billed time
+does not depend on how honestly a program identifies itself, and ends when a recorder noticed that it was killed.
+
 A member whose subscriber never identified itself is connected while it is a member: from the `joined` event that it
 recorded, or from when a recorder saw it in the roster. The column `evidence` says what a session rests on.
 """
@@ -31,6 +35,7 @@ from broadloom.pipeline.table import (
     TableSettingError,
     column,
 )
+from broadloom.protocol.identity import Role
 
 KINDS = ("identification", "joined", "leaving", "left", "member_joined", "member_left")
 _OF_OTHERS = ("identification", "member_joined", "member_left")
@@ -38,6 +43,7 @@ SIGN_COLUMNS = {
     "peer": pl.when(pl.col("kind").is_in(_OF_OTHERS)).then(pl.col("author").fill_null("")).otherwise("peer"),
     # A subscriber without a name is known by its peer ID.
     "subscriber": pl.when(pl.col("kind") == "identification").then(pl.coalesce("name", "author", pl.lit(""))),
+    "topic": pl.when(pl.col("kind") == "identification").then("topic"),
     # From `leaving` on a peer is due no messages, so it is not charged.
     "sign": pl.col("kind").replace({"leaving": "left", "member_joined": "joined", "member_left": "left"}),
 }
@@ -58,6 +64,7 @@ SETTINGS = (
 COLUMNS = (
     CHANNEL,
     column("subscriber", "Name on its ticket, else the name it chose, else its peer ID."),
+    column("topic", "Topic that it identified itself for; null if it named none."),
     column("start_time", "First sign of life: an identification, or that it joined."),
     column("end_time", "When it left, else the last sign plus the tail, within the tapes."),
     column("connected_ms", "Duration of the session.", EXACT_MS),
@@ -121,27 +128,42 @@ class SessionRule:
 
 
 SPAN_COLUMNS = (
-    *("channel", "subscriber", "peer", "start_time", "last_time", "end_time", "has_left", "identification_count"),
+    *(
+        "channel",
+        "subscriber",
+        "topic",
+        "peer",
+        "start_time",
+        "last_time",
+        "end_time",
+        "has_left",
+        "identification_count",
+    ),
 )
 """When a peer of a subscriber was connected. Times are in microseconds."""
 
 _LAST_TICKET = pl.col("ticket_serial").drop_nulls().last()
-_KEYS = ["channel", "subscriber", "peer"]
+_KEYS = ["channel", "subscriber", "topic", "peer"]
 _PEER = ["channel", "peer"]
 
 
 def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
     """`SPAN_COLUMNS`, from all signs of a peer.
 
-    `sign` is identification, joined or left; only identifications have a subscriber. Signs may be combined within
-    `window_us`: each has a `first_time` and a `last_time`.
+    `sign` is identification, joined, lost, left or silent; identifications and silent ones have a subscriber. After a
+    loss that a recorder noticed there is no tail. Signs may be combined within `window_us`: each has a `first_time` and
+    a `last_time`.
     """
     signs = in_us(signs)
+    if "topic" not in signs.columns:  # live sessions are not divided by topic
+        signs = signs.with_columns(topic=pl.lit(None, pl.String))
     identifications = _identifications(signs.filter(pl.col("sign") == "identification"), rule)
     joined = signs.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
     left = signs.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
-    subscribers = identifications.select(_KEYS).unique()
+    lost = signs.filter(pl.col("sign") == "lost").select(*_PEER, "last_time", is_lost=pl.lit(True)).unique()
+    subscribers = pl.concat([identifications, signs.filter(pl.col("sign") == "silent")], how="diagonal")
+    subscribers = subscribers.select(_KEYS).unique()
     ordered = (
         pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
         .join(left, on=_PEER, how="left")
@@ -162,7 +184,14 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
             identification_count=pl.col("is_new").sum(),
         )
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
-        .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
+        .join(lost, on=[*_PEER, "last_time"], how="left", maintain_order="left")
+        .with_columns(
+            end_time=pl.when("has_left")
+            .then("left_time")
+            .when("is_lost")
+            .then("last_time")
+            .otherwise(pl.col("last_time") + rule.tail_us)
+        )
     )
     return found.select(SPAN_COLUMNS)
 
@@ -170,7 +199,7 @@ def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
 def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.DataFrame:
     """Merge the spans of a subscriber, which have `ticket_serial` too. A session does not extend beyond the end of the
     channel's tapes, and is open if more signs could still continue it."""
-    keys = ["channel", "subscriber"]
+    keys = ["channel", "subscriber", "topic"]
     every = (
         spans.with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= tape_end_us))
         .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", tape_end_us), "last_time"))
@@ -194,6 +223,54 @@ def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.Dat
         .with_columns(end_status=status.otherwise(pl.lit("timed_out")), evidence=pl.lit("identifications"))
     )
     return _completed(found)
+
+
+def roster_signs(roster: pl.DataFrame, holders: pl.Series, recorder_ends: pl.DataFrame) -> pl.DataFrame:
+    """Signs of life of the holders of tickets, from what recorders had in their rosters: a program that falls silent to
+    save money is connected all the same, and one that was killed until it was lost.
+
+    `roster` has the rows of the scan of that name, `recorder_ends` the `end_time` of each `observer`. A member that is
+    lost everywhere and does not come back has left. One that does was connected in between, unless that took longer
+    than the silence that ends a session.
+    """
+    seen = (
+        in_us(roster).filter(pl.col("peer").is_in(holders.implode())).sort("observer", "peer", "event_time", "ordinal")
+    )
+    member = ["channel", "observer", "peer"]
+    stays = (
+        seen.with_columns(
+            until=pl.col("event_time").shift(-1).over(member), is_followed=pl.col("kind").shift(-1).over(member)
+        )
+        .filter(pl.col("kind") == "member_joined")
+        .join(in_us(recorder_ends), on="observer", how="left")
+        .with_columns(is_open=pl.col("is_followed").is_null(), until=pl.coalesce("until", "end_time", "event_time"))
+        .select(
+            "channel", "peer", "is_open", first_time="event_time", last_time=pl.max_horizontal("until", "event_time")
+        )
+    )
+    ends = stays.group_by(_PEER).agg(last_time=pl.col("last_time").max(), is_open=pl.col("is_open").any())
+    gone = ends.filter(~pl.col("is_open")).select(*_PEER, "last_time", sign=pl.lit("left"), first_time="last_time")
+    lost = stays.filter(~pl.col("is_open")).with_columns(sign=pl.lit("lost"), first_time="last_time")
+    unnamed = {"subscriber": pl.lit(None, pl.String), "topic": pl.lit(None, pl.String)}
+    return pl.concat(
+        each.select(*_PEER, "sign", "first_time", "last_time", **unnamed)
+        for each in (stays.with_columns(sign=pl.lit("joined")), gone, lost)
+    )
+
+
+def silent_peers(signs: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """Further peers of subscribers that identified themselves with others: each counts for the topics of its
+    subscriber, or a second program that keeps silent would be free. `signs` have their subscriber, `known` has
+    `identities`. Producers are not subscribers."""
+    identified = signs.filter(pl.col("sign") == "identification")
+    topics = identified.select("channel", "subscriber", "topic").unique()
+    return (
+        known.filter(pl.col("is_proven") & (pl.col("role") == Role.CONSUMER.value))
+        .join(identified.select("peer"), on="peer", how="anti")
+        .select("peer", subscriber=pl.coalesce("name", "ticket_serial"))
+        .join(topics, on="subscriber")
+        .with_columns(sign=pl.lit("silent"), first_time=pl.lit(0, pl.Int64), last_time=pl.lit(0, pl.Int64))
+    )
 
 
 def membership_sessions(
@@ -289,10 +366,16 @@ def rule(settings: Mapping[str, Any]) -> SessionRule:
 
 def build(inputs: ChannelInputs) -> pl.DataFrame:
     chosen = rule(inputs.settings)
-    slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
+    slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "topic", "sign", "time_slice")
     signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max())
     known = identities(inputs.scan("names"))
-    found = spans(with_subscriber(signs, known), chosen)
+    roster = inputs.scan("roster")
+    holders = known.filter(pl.col("is_proven") & pl.col("ticket_serial").is_not_null())["peer"]
+    ends = inputs.scan("peer_spans").group_by(observer="peer").agg(end_time=pl.col("last_time").max())
+    columns = ["channel", "peer", "subscriber", "topic", "sign", "first_time", "last_time"]
+    signs = pl.concat([in_us(signs).select(columns), roster_signs(roster, holders, ends).select(columns)])
+    named = with_subscriber(signs, known)
+    found = spans(pl.concat([named, silent_peers(named, known)], how="diagonal"), chosen)
     found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
     channels = inputs["channels"]
     if not channels.height:
@@ -303,7 +386,7 @@ def build(inputs: ChannelInputs) -> pl.DataFrame:
     return pl.concat(
         [
             sessions(found, tape_end_us, chosen),
-            membership_sessions(intervals, found, inputs.scan("roster")["peer"], channels["end_time"][0]),
+            membership_sessions(intervals, found, roster["peer"], channels["end_time"][0]),
         ]
     )
 

@@ -1,0 +1,84 @@
+"""The delivery service over real sockets."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from broadloom.apps import delivery
+from tests.apps.delivery.bills import built
+from tests.apps.delivery.newsroom import Newsroom
+from tests.support import eventually
+
+SCORES = "sports/nfl/scores"
+
+
+async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) -> None:
+    async with Newsroom() as room:
+        await room.desk(store=tmp_path / "directory.db")
+        editor, reader = await room.open("editor"), await room.open("anna")
+        await editor.create(SCORES, producers=["nfl"], title="NFL scores")
+        (topic,) = await reader.wait_for("sports")
+        assert (topic.path, topic.title, topic.producers) == (SCORES, "NFL scores", ("nfl",))
+        nfl = await room.open("nfl")
+        await nfl.wait_for(SCORES)
+        async with reader.subscribe("sports") as feed, nfl.produce(SCORES) as producer:
+            await producer.wait_for_subscribers(1, timeout_s=20)
+            await producer.publish_text("Bears 21:14")
+            await producer.advertise("spring-sale", b"Tea at half price")
+            item = await feed.receive(timeout_s=20)
+            assert (item.topic, item.producer, item.text, item.advert) == (SCORES, "nfl", "Bears 21:14", None)
+            advert = await feed.receive(timeout_s=20)
+            assert (advert.text, advert.advert) == ("Tea at half price", "spring-sale")
+            assert feed.topics == {SCORES: "connected"}
+
+
+async def test_only_listed_producers_may_produce_and_only_creators_may_create() -> None:
+    async with Newsroom() as room:
+        await room.desk()
+        editor, mallory = await room.open("editor"), await room.open("mallory")
+        await editor.create(SCORES, producers=["nfl"])
+        await mallory.wait_for(SCORES)
+        with pytest.raises(delivery.DeniedError, match="mallory is not a producer of sports/nfl/scores"):
+            async with mallory.produce(SCORES):
+                pass
+        with pytest.raises(delivery.DeniedError, match="may not create"):
+            await mallory.create("fake/news")
+        with pytest.raises(delivery.DeniedError, match="created by editor"):
+            await mallory.close(SCORES)
+
+
+async def test_meter_records_subscribers_by_the_name_on_their_ticket(tmp_path: Path) -> None:
+    async with Newsroom() as room:
+        await room.desk()
+        editor, reader = await room.open("editor"), await room.open("anna")
+        meter = await room.meter(tmp_path / "tapes")
+        await editor.create(SCORES, producers=["nfl"], identify_s=0.1)
+        await reader.wait_for(SCORES)
+        await meter.wait_until_metering(SCORES)
+        async with reader.subscribe(SCORES):
+            await eventually(lambda: meter.identification_count >= 3)
+
+
+async def test_pipeline_bills_what_the_meter_recorded(tmp_path: Path) -> None:
+    async with Newsroom() as room:
+        await room.desk()
+        editor, reader, nfl = await room.open("editor"), await room.open("anna"), await room.open("nfl")
+        meter = await room.meter(tmp_path / "tapes")
+        await editor.create(SCORES, producers=["nfl"])
+        for each in (reader, nfl):
+            await each.wait_for(SCORES)
+        await meter.wait_until_metering(SCORES)
+        async with reader.subscribe(SCORES) as feed, nfl.produce(SCORES) as producer:
+            await producer.wait_for_subscribers(2, timeout_s=20)
+            await eventually(lambda: meter.identification_count)
+            await producer.advertise("spring-sale", b"Tea")
+            assert (await feed.receive(timeout_s=20)).advert == "spring-sale"
+    tables = built(tmp_path, "invoices", "ad_broadcasts")
+    (session,) = tables["sessions"].filter(pl.col("evidence") == "identifications").to_dicts()
+    assert (session["subscriber"], session["is_proven"], session["end_status"]) == ("anna", True, "left")
+    (invoice,) = tables["invoices"].filter(pl.col("subscriber") == "anna").to_dicts()
+    assert (invoice["kind"], invoice["plan_name"], invoice["amount"]) == ("open", "visitor", Decimal("0.45"))
+    (ad,) = tables["ad_broadcasts"].to_dicts()
+    assert (ad["ad_name"], ad["topic"], ad["advertiser"]) == ("spring-sale", SCORES, "acme")
