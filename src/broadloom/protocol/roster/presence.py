@@ -25,6 +25,9 @@ RETURN_S = 1.0
 their records, members that died meanwhile seem to be there."""
 GROUPING_S = 0.25
 """Members that are lost or return within this time are reported together."""
+PARTITION_S = 5.0
+"""Members that become silent within this time are the other side of a partition. A single one may be a program that
+hangs."""
 
 
 class Presence:
@@ -36,6 +39,8 @@ class Presence:
         """Members that cannot be reached, and when they are lost."""
         self._returning: dict[PeerId, float] = {}
         """Lost members that can be reached again, and when they are reported."""
+        self._silent: dict[PeerId, float] = {}
+        """Members that were lost within `PARTITION_S` because they became silent, and when."""
         self._timer: Timer | None = None
         self.is_syncing = False
         """Set by `RosterSync` while records are requested from a neighbor."""
@@ -96,23 +101,32 @@ class Presence:
 
     def _lose(self, peer_ids: list[PeerId]) -> None:
         unresponsive = self._unresponsive()
-        partitioned: list[Member] = []
+        is_alone = not len(self._peer.links) and len(peer_ids) > 1
+        silent: list[PeerId] = []
         for component in self._components(peer_ids):
-            is_silent = any(peer_id in unresponsive for peer_id in component)
-            is_alone = not len(self._peer.links) and len(peer_ids) > 1
-            cause = LossCause.UNREACHABLE if is_silent or is_alone else LossCause.DEAD
-            is_partition = cause is LossCause.UNREACHABLE and (len(component) > 1 or is_alone)
+            is_silent = is_alone or any(peer_id in unresponsive for peer_id in component)
+            if is_silent:
+                silent += component
             for peer_id in component:
                 known = self._known[peer_id]
-                known.was_lost, known.was_partitioned = True, is_partition
+                known.was_lost = True
                 self._set(known, MemberState.UNREACHABLE)
-                member = known.member
-                self._peer.emit(MemberLost(member, cause))
+                self._peer.emit(MemberLost(known.member, LossCause.UNREACHABLE if is_silent else LossCause.DEAD))
                 self._peer.requests.on_peer_lost(peer_id)
-                if is_partition:
-                    partitioned.append(member)
-        if partitioned:
-            self._peer.emit(Partitioned(tuple(partitioned)))
+        if silent:
+            self._on_silent(silent)
+
+    def _on_silent(self, peer_ids: list[PeerId]) -> None:
+        """Report a partition as soon as it has a second member, and each member once."""
+        now = self._peer.runtime.now()
+        self._silent = {each: at for each, at in self._silent.items() if now - at < PARTITION_S}
+        self._silent |= dict.fromkeys(peer_ids, now)
+        away = [self._known[each] for each in self._silent if each in self._known and self._known[each].was_lost]
+        if len(away) > 1:
+            reported = [known for known in away if not known.was_partitioned]
+            for known in reported:
+                known.was_partitioned = True
+            self._peer.emit(Partitioned(tuple(known.member for known in reported)))
 
     def _unresponsive(self) -> dict[PeerId, None]:
         """Members that became silent, according to those that are present."""
