@@ -179,7 +179,7 @@ async def test_each_subscription_gets_what_matches_and_the_channel_gets_everythi
             await nfl.receive(1)
 
 
-async def test_subscription_to_an_invalid_pattern_says_what_is_wrong() -> None:
+async def test_subscription_to_an_invalid_pattern_raises() -> None:
     async with connected_channels(1) as (channel,):
         with pytest.raises(ValueError, match=r"pattern 'a\*b': `\*` and `\*\*` stand for whole levels"):
             channel.subscribe("a*b")
