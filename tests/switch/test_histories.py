@@ -27,6 +27,10 @@ def test_every_request_has_one_handler_and_one_end(seeds: range) -> None:
         assert history.ends["HANDLED"], "not everything fails"
 
 
+def test_request_that_a_host_has_passed_on_has_no_second_handler_when_the_host_closes() -> None:
+    History(30051).run()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
 def test_every_request_has_one_handler_and_one_end_in_many_histories(seeds: range) -> None:

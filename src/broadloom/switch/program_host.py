@@ -99,7 +99,11 @@ class ProgramHost:
         for held in [*self._in_flight, *(each for queue in self._held.values() for each in queue)]:
             if held.respond is not None and not held.is_ended:
                 held.is_ended = True
-                held.respond(declined(FailureReason.NOT_STARTED, "the switch was closed"))
+                if held.is_forwarded and held.message.if_lost is IfLost.FAIL:  # declined, it would be handled twice
+                    text = f"the switch that passed it to {held.program!r} was closed; it may be handled"
+                    held.respond(failed(FailureReason.HANDLER_DIED, text))
+                else:
+                    held.respond(declined(FailureReason.NOT_STARTED, "the switch was closed"))
         self._store.close()
 
     def queued(self) -> list[WaitingMessage]:
