@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import broadloom
-from broadloom.switch.core import ObserverEntry, SwitchCore
+from broadloom.switch.core import SwitchCore
 from broadloom.switch.handlers import Handler, HandlerCall
 from broadloom.switch.model import (
     FailureReason,
@@ -15,6 +15,7 @@ from broadloom.switch.model import (
     SwitchMessage,
     SwitchReply,
 )
+from broadloom.switch.observers import ObserverEntry
 from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.switch.queue_store import QueueStore

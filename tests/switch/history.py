@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from broadloom.switch.core import ObserverEntry
 from broadloom.switch.handlers import Handler, HandlerCall
 from broadloom.switch.model import (
     Disposition,
@@ -29,6 +28,7 @@ from broadloom.switch.model import (
     SwitchMessage,
     SwitchReply,
 )
+from broadloom.switch.observers import ObserverEntry
 from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.testing.sim.node import SimNode

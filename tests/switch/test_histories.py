@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from broadloom.protocol.requests.outgoing import OutcomeKind
-from broadloom.switch.core import SwitchCore
 from broadloom.switch.directory import Directory
 from broadloom.switch.handlers import Handlers
 from broadloom.switch.model import IfLost
+from broadloom.switch.observers import Observers
 from broadloom.switch.outgoing import Sender
 from tests.switch.history import History, HistoryError
 
@@ -93,13 +93,13 @@ def ends_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def observes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    observe = SwitchCore._observe
+    observe = Observers.deliver
 
-    def mutant(self: SwitchCore, copy: Any) -> bool:
+    def mutant(self: Observers, copy: Any) -> bool:
         observe(self, copy)
         return observe(self, copy)
 
-    monkeypatch.setattr(SwitchCore, "_observe", mutant)
+    monkeypatch.setattr(Observers, "deliver", mutant)
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ from broadloom.switch.codec import (
 from broadloom.switch.directory import Directory, is_own_session, joined_files
 from broadloom.switch.handlers import Handler, Handlers, Respond, declined, failed
 from broadloom.switch.model import (
-    PROGRESS_STATES,
-    Dispatch,
     Disposition,
     FailureReason,
     IfLost,
@@ -45,6 +43,7 @@ from broadloom.switch.model import (
     State,
     SwitchMessage,
 )
+from broadloom.switch.observers import ObserverEntry, Observers
 from broadloom.switch.outgoing import OnStep, OutgoingMessage, Sender
 from broadloom.switch.pattern_index import IndexedPattern
 from broadloom.switch.pattern_room import PatternRoom
@@ -58,14 +57,6 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
     from broadloom.switch.program_types import ProgramType
     from broadloom.switch.runtime import SwitchRuntime
-
-
-class ObserverEntry:
-    """A registered observer: its pattern and where copies go."""
-
-    def __init__(self, pattern: Pattern, deliver: Callable[[SwitchMessage], None]) -> None:
-        self.pattern = pattern
-        self.deliver = deliver
 
 
 class SwitchCore:
@@ -83,13 +74,13 @@ class SwitchCore:
         self.program = program
         self.directory = Directory(runtime, self._on_directory_changed)
         self.handlers = Handlers(runtime, program, self._matches)
+        self.observers = Observers(runtime, self.directory, self._matches)
         self.sender = Sender(self)
         self.host = ProgramHost(self, programs or {}, queue or MemoryQueue())
         self.listeners: list[Callable[[], object]] = []
         """Called when the directory has changed."""
         self._unchecked: list[tuple[IncomingRequest, HandlerCopy]] = []
         """Copies from a host whose registration is not known yet."""
-        self._observers: dict[ObserverEntry, None] = {}
         self._room = PatternRoom()
         self._extra_files: dict[str, None] = {}
         """Files that were added, also if no pattern names them."""
@@ -138,19 +129,19 @@ class SwitchCore:
 
     def add_observer(self, observer: ObserverEntry) -> None:
         self._room.take(observer.pattern, self.patterns)
-        self._observers[observer] = None
+        self.observers.add(observer)
         self._on_registration_changed()
 
     def remove_observer(self, observer: ObserverEntry) -> None:
-        self._observers.pop(observer, None)
+        self.observers.remove(observer)
         self._on_registration_changed()
 
     def add_file(self, file: str) -> None:
         """Add a file to all patterns that name files."""
-        widened = sum(each.pattern.files is not None for each in (*self.handlers, *self._observers))
+        widened = sum(each.pattern.files is not None for each in (*self.handlers, *self.observers))
         self._room.take(Pattern(False, files=(file,) * (widened + 1)), self.patterns)
         self._extra_files[file] = None
-        for each in (*self.handlers, *self._observers):
+        for each in (*self.handlers, *self.observers):
             files = each.pattern.files
             if each.pattern.is_file_pattern and files is not None and file not in files:
                 each.pattern = replace(each.pattern, files=(*files, file))
@@ -158,14 +149,14 @@ class SwitchCore:
 
     def remove_file(self, file: str) -> None:
         self._extra_files.pop(file, None)
-        for each in (*self.handlers, *self._observers):
+        for each in (*self.handlers, *self.observers):
             if each.pattern.files is not None and file in each.pattern.files:
                 each.pattern = replace(each.pattern, files=tuple(one for one in each.pattern.files if one != file))
         self._on_registration_changed()
 
     def patterns(self) -> tuple[Pattern, ...]:
         """All that we register, also for programs that do not run."""
-        own = [each.pattern for each in (*self.handlers, *self._observers)]
+        own = [each.pattern for each in (*self.handlers, *self.observers)]
         return (*own, *(pattern for kind in self.host.types.values() for pattern in kind.handles))
 
     def _matches(self, pattern: Pattern, message: SwitchMessage) -> bool:
@@ -266,40 +257,6 @@ class SwitchCore:
         found = [each for each in self.directory.find_handlers(message) if not each.pattern.program]
         return list(dict.fromkeys(each.peer_id for each in found))
 
-    def copy_to_observers(self, message: SwitchMessage, dispatches: list[Dispatch]) -> bool:
-        """Copies for all observers, here and elsewhere; returns whether there are any."""
-        if not self.may_be_observed or message.recipient is Recipient.HANDLER:
-            return False
-        copy = message._replace(recipient=Recipient.OBSERVERS)
-        is_observed = self._observe(copy)
-        remote = self.directory.remote_observers(copy)
-        now = self.runtime.now()
-        known = [each.peer_id for each in dispatches if each.recipient is Recipient.OBSERVERS]
-        dispatches += [
-            Dispatch(peer_id, session, Recipient.OBSERVERS, now)
-            for peer_id, session in remote.items()
-            if peer_id not in known
-        ]
-        if remote or not self.directory.is_complete:
-            self.runtime.broadcast(encode(ObserverCopy(copy)))
-        return is_observed or bool(remote)
-
-    def followed_for_observers(self, message: SwitchMessage) -> SwitchMessage:
-        """The message, of which handlers report the progress if an observer asks for it."""
-        is_observed = any(self.directory.is_observed(message._replace(state=state)) for state in PROGRESS_STATES)
-        return message._replace(wants_progress=True) if is_observed else message
-
-    @property
-    def may_be_observed(self) -> bool:
-        """False if nobody observes anything, as far as is known."""
-        return bool(self.directory.observers) or not self.directory.is_complete
-
-    def _observe(self, copy: SwitchMessage) -> bool:
-        matching = [each for each in self._observers if self._matches(each.pattern, copy)]
-        for observer in matching:
-            observer.deliver(copy)
-        return bool(matching)
-
     # -- for the parts
 
     def accept_own(self, out: OutgoingMessage, candidate: IndexedPattern, timeout_s: float, respond: Respond) -> None:
@@ -352,7 +309,7 @@ class SwitchCore:
                 self._schedule_announcement(max(settings.ANNOUNCE_DELAY_S, next_at - self.runtime.now()))
         elif isinstance(message, ObserverCopy):
             if message.message.sender == author and self._is_session_of(author, message.message.session):
-                self._observe(message.message)
+                self.observers.deliver(message.message)
             else:
                 self.forged_count += 1
 

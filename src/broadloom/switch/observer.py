@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from broadloom.channel.arguments import check_timeout
 from broadloom.errors import NotConnectedError
-from broadloom.switch.core import ObserverEntry
 from broadloom.switch.model import Pattern, SwitchMessage
+from broadloom.switch.observers import ObserverEntry
 
 if TYPE_CHECKING:
     from broadloom.switch.switch import Switch

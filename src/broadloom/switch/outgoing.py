@@ -139,11 +139,11 @@ class Sender:
         """Send a message. `on_step` gets its states; the last one is HANDLED or FAILED, exactly once. The first one,
         SENT, can be left out."""
         if message.message_class is MessageClass.REQUEST and only is None and not message.wants_progress:
-            message = self._core.followed_for_observers(message)
+            message = self._core.observers.followed(message)
         out = OutgoingMessage(message, self._runtime.now(), timeout_s, on_step)
         out.only = only
         self._open[message.id.counter] = out
-        is_observed = self._core.copy_to_observers(message, out.dispatches) if only is None else True
+        is_observed = self._core.observers.send_copies(message, out.dispatches) if only is None else True
         if reports_sent:
             out.on_step(self._step(out, State.SENT))
         if message.recipient is Recipient.OBSERVERS:
@@ -322,7 +322,7 @@ class Sender:
             out.copied_state = state
             data = out.message.data if state is State.QUEUED else b""
             copy = out.message._replace(state=state, data=data, handler=out.candidate.peer_id, handler_program=program)
-            self._core.copy_to_observers(copy, out.dispatches)
+            self._core.observers.send_copies(copy, out.dispatches)
 
     def on_queued_result(self, peer_id: PeerId, counter: int, result: Result) -> bool:
         """False if this peer does not hold this request."""
@@ -396,8 +396,8 @@ class Sender:
         ):
             self.discarded_count += 1
         is_observable = message.recipient is not Recipient.OBSERVERS and not (is_notice and state is State.FAILED)
-        if is_observable and out.only is None and self._core.may_be_observed:
-            self._core.copy_to_observers(
+        if is_observable and out.only is None and self._core.observers.may_exist:
+            self._core.observers.send_copies(
                 message._replace(
                     state=state,
                     handler=step.handler,
