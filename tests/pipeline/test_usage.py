@@ -193,7 +193,7 @@ last_day = "2027-02-14"
     ]
 
 
-def test_forged_identification_bills_nobody_else(tmp_path: Path) -> None:
+def test_forged_identification_bills_only_its_sender(tmp_path: Path) -> None:
     forged = row("identification", 1, "m1", "mallory", topic=NFL, attributes='{"name": "ann"}')
     claimed = {**row("identification", 1, "m2", topic=NFL), "name": "ann", "is_proven": False}
     members = [row("member_joined", 0.5, "m1", "mallory"), row("member_left", 9, "m1", "mallory")]
