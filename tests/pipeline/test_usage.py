@@ -123,7 +123,7 @@ def test_each_topic_is_billed_by_its_plan(tmp_path: Path) -> None:
     days = [parse_terms(text).days for text in tables["invoices"].filter(pl.col("subscriber") == "cid")["terms"]]
     assert days == [(1, 15, 31), (16, 31, 31)]
     used = tables["usage"].filter(pl.col("subscriber") == "cid")
-    assert used.select("usage_date", "connected_ms", "message_count").rows() == [
+    assert used.select("billing_date", "connected_ms", "message_count").rows() == [
         ("2027-01-15", 2 * hour, 0),
         ("2027-01-16", 2 * hour, 1),
     ]
@@ -193,7 +193,7 @@ last_day = "2027-02-14"
     ]
 
 
-def test_forged_identification_bills_nobody_else(tmp_path: Path) -> None:
+def test_forged_identification_bills_only_its_sender(tmp_path: Path) -> None:
     forged = row("identification", 1, "m1", "mallory", topic=NFL, attributes='{"name": "ann"}')
     claimed = {**row("identification", 1, "m2", topic=NFL), "name": "ann", "is_proven": False}
     members = [row("member_joined", 0.5, "m1", "mallory"), row("member_left", 9, "m1", "mallory")]

@@ -32,9 +32,8 @@ async def meter(
 
     Examples:
 
-    - `broadloom ticket issue --authority news.authority --name meter --role consumer --out meter.ticket`
     - `broadloom meter delivery/news --out tapes --ticket meter.ticket`
-    - `broadloom pipeline run --tapes tapes --out results --set billing_file=billing.toml`
+    - `broadloom meter delivery/news sports "weather/*" --out tapes --ticket meter.ticket`
     """
     from broadloom.apps import delivery
 

@@ -25,9 +25,9 @@ AUDIENCE_S = 2.0
 
 topics = command_group(
     "Browse a directory of topics, subscribe, publish, and serve a desk.\n\n"
-    "An operator runs `serve`; everyone else needs a ticket of the operator. Start here:\n\n"
-    "- `broadloom authority create --out news.authority --channel delivery/news`\n"
-    "- `broadloom ticket issue --authority news.authority --name ann --role consumer --out ann.ticket`\n"
+    "The operator of a service creates its authority (`broadloom authority create --channel delivery/news`), issues a "
+    "ticket to everyone (`broadloom ticket issue --role consumer`), and runs `serve`.\n\n"
+    "Examples:\n\n"
     "- `broadloom topics serve delivery/news --authority news.authority --store news.db --creator ann`\n"
     "- `broadloom topics create delivery/news weather/berlin --producer ann --ticket ann.ticket`\n"
     "- `broadloom topics subscribe delivery/news weather --ticket ann.ticket`",
@@ -377,7 +377,7 @@ async def subscribers(
 
     Examples:
 
-    - `broadloom topics subscribers delivery/news --authority news.authority >> billing.toml`
+    - `broadloom topics subscribers delivery/news --authority news.authority`
     """
     from zoneinfo import ZoneInfo
 

@@ -60,7 +60,7 @@ def test_billed_time_is_true_time_and_a_second_meter_changes_nothing(seed: int, 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_late_tape_is_corrected_and_forged_identifications_bill_nobody(seed: int, tmp_path: Path) -> None:
+def test_late_tape_is_corrected_and_forged_identifications_are_not_billed(seed: int, tmp_path: Path) -> None:
     made = history(seed, SUBSCRIBERS, Delays(joined_s=0.05, dead_s=1.5, unreachable_s=8.0))
     true_s = made.true_s()
     # The tape of the meter that was always there arrives after the month was billed.

@@ -59,8 +59,7 @@ class Offer:
         if len(self.topics) > TOPICS_MAX:
             raise ValueError(f"{self.path}: {len(self.topics):,} topics; one channel has at most {TOPICS_MAX}")
         for path, producers in self.topics.items():
-            check_path(path)
-            if path != self.path and not path.startswith(f"{self.path}/"):
+            if path != self.path and not check_path(path).startswith(f"{self.path}/"):
                 raise ValueError(f"the topic {path} is not below {self.path}")
             _names(f"the producers of {path}", producers)
         if not _is_text(self.title, TITLE_BYTES_MAX):
@@ -175,6 +174,8 @@ def check_path(path: object) -> str:
 
 
 def _names(what: str, names: Any) -> tuple[str, ...]:
+    if names in ((), []):
+        return ()
     if isinstance(names, str) or not all(isinstance(each, str) and each for each in names):
         raise ValueError(f"{what} must be a list of names, not {names!r}")
     if len(names) > NAMES_MAX or not all(_is_text(each, NAME_BYTES_MAX) for each in names):

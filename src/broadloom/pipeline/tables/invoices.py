@@ -222,7 +222,7 @@ def _billing_state(tables: Mapping[str, pl.DataFrame], issued: pl.DataFrame, bil
     if isinstance(tapes_end_us, int):
         due = _flat_months(tapes_end_us, billing).select(current.columns)
         current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())
-    used = months.with_period(usage.rename({"usage_date": "day"}), parts)
+    used = months.with_period(usage.rename({"billing_date": "day"}), parts)
     used = used.group_by(_KEYS).agg(pl.col("message_count", "payload_bytes").sum())
     current = current.join(used, on=_KEYS, how="left", nulls_equal=True)
     # Sums of decimals as integers, which are exact.

@@ -18,12 +18,12 @@ COLUMNS = (
     CHANNEL,
     column("subscriber", "Subscriber, as in the table `sessions`."),
     column("topic", "Topic that it identified itself for; null if it named none."),
-    column("usage_date", "Day in the billing time zone, as YYYY-MM-DD."),
+    column("billing_date", "Day in the billing time zone, as YYYY-MM-DD."),
     column("connected_ms", "Connect time on that day.", EXACT_MS),
     column("message_count", "Messages of the topic while it was connected; 0 without a topic."),
     column("payload_bytes", "Total size of these messages."),
 )
-_KEYS = ["channel", "subscriber", "topic", "usage_date"]
+_KEYS = ["channel", "subscriber", "topic", "billing_date"]
 
 
 def usage(sessions: pl.DataFrame, messages: pl.DataFrame, time_zone: str) -> pl.DataFrame:
@@ -39,7 +39,7 @@ def usage(sessions: pl.DataFrame, messages: pl.DataFrame, time_zone: str) -> pl.
     low = np.maximum(start[row], edges[day])
     high = np.where(is_last, end[row] + 1, edges[day + 1])
     pieces = spans.select("channel", "subscriber", "topic")[row].with_columns(
-        usage_date=pl.Series(dates).gather(day), connected_us=pl.Series(lengths, dtype=pl.Int64)
+        billing_date=pl.Series(dates).gather(day), connected_us=pl.Series(lengths, dtype=pl.Int64)
     )
     counts, sizes = _received(pieces["topic"], low, high, messages)
     pieces = pieces.with_columns(message_count=pl.Series(counts), payload_bytes=pl.Series(sizes))
