@@ -113,6 +113,20 @@ def test_late_joiner_does_not_accept_forged_or_changed_values(monkeypatch: pytes
     assert asked
 
 
+def test_newcomer_is_synced_only_when_it_has_all_values_also_if_pages_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broadloom.mailboxes.anti_entropy.SYNC_PAGES_BURST", 2)
+    monkeypatch.setattr("broadloom.mailboxes.anti_entropy.SYNC_PAGES_PER_S", 2.0)
+    channel = Ticketed()
+    anna = channel.add("anna")
+    for number in range(60):
+        bind_and_put(anna, f"value/{number}", bytes(16_000))
+    channel.run()
+    late = channel.add("carl")  # returns when it is synced
+    assert len(list(late.office.table.seen())) == 60
+
+
 def test_owner_confirms_its_values_to_a_newcomer_without_signatures() -> None:
     channel = Ticketed()
     anna, _keeper = channel.add("anna"), channel.add("keeper", store=Disk())

@@ -10,6 +10,7 @@ A newcomer pulls the whole table from one member before its program can use mail
 
 from typing import TYPE_CHECKING
 
+from broadloom.errors import RefusedError
 from broadloom.mailboxes.limits import (
     BUCKETS,
     CREDENTIALS_MAX,
@@ -39,6 +40,9 @@ PAGES_MAX = 4096
 PULL_PAUSE_S = 1.0
 """Least time between two pulls from the same member, doubled up to a minute if they bring nothing."""
 PULL_PAUSE_MAX_S = 60.0
+REFUSED_PAUSE_S = 0.25
+REFUSED_MAX = 40
+"""A newcomer that a member refuses a page, because it has sent many, goes on after this time, this often in a row."""
 
 
 def with_credentials(records: "Sequence[Record]") -> tuple[tuple[tuple["Record", int], ...], tuple[bytes, ...]]:
@@ -78,6 +82,8 @@ class AntiEntropy:
         self._asked: list[PeerId] = []
         """Members that were asked by this newcomer."""
         self._pages = 0
+        self._refused_count = 0
+        self._page_due: Timer | None = None
         self._pauses: dict[PeerId, tuple[float, float]] = {}
         """Per member: when it may be pulled from again, and the pause after that."""
         self._served: dict[PeerId, tuple[float, float]] = {}
@@ -188,10 +194,10 @@ class AntiEntropy:
         self._pages += 1
         request = encode(PageRequest(tuple(self._office.table.hashes), bucket, *after))
         self._runtime.request(
-            source, request, self._settings.sync_timeout_s, lambda answer: self._on_page(source, bucket, answer)
+            source, request, self._settings.sync_timeout_s, lambda answer: self._on_page(source, bucket, after, answer)
         )
 
-    def _on_page(self, source: "PeerId", bucket: int, answer: "Answer") -> None:
+    def _on_page(self, source: "PeerId", bucket: int, after: Slot, answer: "Answer") -> None:
         if self._pull_from != source:
             return
         page: MailboxWireMessage | None = None
@@ -204,6 +210,11 @@ class AntiEntropy:
             except WireError:
                 page = None
         if not isinstance(page, Page):
+            is_refused = isinstance(answer.error, RefusedError) and self._pages > 1
+            if not self.is_synced and is_refused and self._refused_count < REFUSED_MAX:
+                self._refused_count += 1
+                self._page_due = self._runtime.call_later(REFUSED_PAUSE_S, self._request_page, source, bucket, after)
+                return
             self._pull_from = None
             self._pause(source, is_useful=False)
             if not self.is_synced:
@@ -211,6 +222,7 @@ class AntiEntropy:
                     self._asked.remove(source)
                 self._ask_next()
             return
+        self._refused_count = 0
         new = [each for each in records if not self._office.table.outranks(each)]
         self.vouching.check(source, new, lambda proven, rest: self._on_checked(source, bucket, page, proven, rest))
 
@@ -267,10 +279,11 @@ class AntiEntropy:
         now = self._runtime.now()
         tokens, since = self._served.get(peer_id, (float(SYNC_PAGES_BURST), now))
         tokens = min(SYNC_PAGES_BURST, tokens + (now - since) * SYNC_PAGES_PER_S)
-        self._served[peer_id] = max(0.0, tokens - 1), now
-        return tokens >= 1
+        is_served = tokens >= 1
+        self._served[peer_id] = tokens - is_served, now
+        return is_served
 
     def close(self) -> None:
-        for timer in (self._timer, self._digest_due, self._pull_due):
+        for timer in (self._timer, self._digest_due, self._pull_due, self._page_due):
             if timer is not None:
                 timer.cancel()

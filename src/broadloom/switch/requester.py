@@ -152,8 +152,7 @@ class SwitchRequester(ABC):
 
     async def _filtered(self, message_class: MessageClass, operation: str, data: bytes) -> bytes:
         """What the rules of the channel make of it. Other mistakes are reported by `_send`."""
-        if not isinstance(data, bytes):
-            return data
+        data = payload_bytes(data, REPLY_REMEDY)
         way = Way.REQUEST if message_class is MessageClass.REQUEST else Way.NOTICE
         return await self.channel._filter_content(data, way, str(operation), settings.LAYER)
 
