@@ -144,8 +144,6 @@ class Roster:
     def begin(self) -> None:
         """This peer is a member."""
         if self.is_enabled and not self._incarnation:
-            if self._publish_timer is not None:
-                self._publish_timer.cancel()
             self._publish()
 
     def on_links_changed(self, reason: LinkDownReason | None) -> None:
@@ -161,9 +159,8 @@ class Roster:
                 self.sync.on_link_up(link)
                 self._unresponsive.pop(link.peer_id, None)
         self._apply(self._graph.update(self._peer.me.peer_id, links.neighbors))
-        # A newcomer publishes its first record when it is connected (`begin`), or after this time if that takes longer:
-        # until then, the records of its neighbors say that the edge on which it sits is gone.
-        self._schedule_publish(0.0 if reason in URGENT_REASONS else self._peer.settings.roster_publish_s)
+        is_urgent = reason in URGENT_REASONS or not self._incarnation
+        self._schedule_publish(0.0 if is_urgent else self._peer.settings.roster_publish_s)
 
     def _schedule_publish(self, delay_s: float) -> None:
         now = self._peer.runtime.now()

@@ -123,12 +123,8 @@ class RosterSync:
 
     def begin(self) -> None:
         """Our first record is published."""
-        if self.neighbors:
-            self._peer.runtime.call_soon(self._begin_comparing)  # `connect` returns first
-        else:
+        if not self.neighbors:
             self._set_complete()
-
-    def _begin_comparing(self) -> None:
         for neighbor in list(self.neighbors.values()):
             self._send_digest(neighbor)
             if neighbor.digest_received:
