@@ -1,4 +1,4 @@
-"""Rules on what leaves: a private key is refused, a plan for outsiders is encrypted for the holder of a key.
+"""Rules for outgoing messages: a private key is refused, a plan for outsiders is encrypted for the holder of a key.
 
 Normally the rules are in a file, `broadloom.rules.load("out.rules")`, and the keys come from `broadloom rules key`.
 """

@@ -1,4 +1,4 @@
-"""`EventListeners`: the receivers of events, with callbacks or asynchronous iterators. Used by channels and groups.
+"""`EventListeners`: the receivers of events, with callbacks or asynchronous iterators. Used by channels and layers.
 
 A callback that fails is logged and affects no other listener.
 """

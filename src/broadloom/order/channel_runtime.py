@@ -32,7 +32,7 @@ CONCURRENCY = 256
 TELL_TIMEOUT_S = 5.0
 CONVERSATIONS_MAX = 256
 ENTER_DIRECTLY_MAX = 8
-"""Members that one which may not broadcast tells that it takes part."""
+"""A consumer may not broadcast, so it announces itself directly to this many members."""
 MALFORMED_WARNINGS_MAX = 3
 
 _layers: "WeakKeyDictionary[Channel, OrderLayer]" = WeakKeyDictionary()

@@ -1,9 +1,9 @@
 """What differs between the two modes. Everything else is one protocol: a view change with a sequencer.
 
-`available`: an entry is delivered when it is assigned. A takeover asks everyone who is there, and decides by numbers if
-they have different logs. `safe`: an entry is delivered when a majority of the voters has stored it. A takeover needs a
-majority, and continues the log of the highest epoch among them (as the view change of Viewstamped Replication does):
-any two majorities have a voter in common, so that log contains everything that was delivered.
+`available`: an entry is delivered when it is assigned. A takeover asks all participants that are present; if their logs
+differ, the log that most members hold continues. `safe`: an entry is delivered when a majority of the voters has stored
+it. A takeover needs a majority, and continues the log of the highest epoch among them (as in the view change of
+Viewstamped Replication): any two majorities have a voter in common, so that log contains everything that was delivered.
 """
 
 from collections import Counter

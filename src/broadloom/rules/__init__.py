@@ -1,4 +1,4 @@
-"""Rules on what leaves: every message that a program sends is checked, changed, copied, held or refused.
+"""Rules for outgoing messages: every message that a program sends is checked, changed, copied, held or refused.
 
 ```python
 rules = broadloom.rules.load("out.rules")

@@ -108,7 +108,7 @@ class Directory:
         return [Topic(path, self._topics[path]) for path in sorted(self._topics) if any(trie._match(path))]
 
     def search(self, text: str) -> list[Topic]:
-        """The topics whose path or title has all these words, or beginnings of words, in any case."""
+        """The topics whose path or title contains each of these words, also within other words, in any case."""
         words = text.casefold().split()
         return [
             Topic(path, self._topics[path])

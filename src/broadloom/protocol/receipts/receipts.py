@@ -19,7 +19,7 @@ OPEN_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Which members have a message. Counted are those that were present when it was sent, without its author."""
+    """Which members have a message. Only members that were present when it was sent count, without its author."""
 
     sequence: int
     confirmed: frozenset[PeerId]
@@ -35,7 +35,7 @@ class Receipt:
     count: int | None = None
     """How many members were asked for; None: all."""
     is_roster_complete: bool = True
-    """The roster was complete when the message was sent. Otherwise there are members that are not counted."""
+    """The roster was complete when the message was sent. Otherwise there may be members that are not counted."""
 
     @property
     def is_complete(self) -> bool:
