@@ -35,10 +35,11 @@ from broadloom.pipeline.table import (
     TableSettingError,
     column,
 )
-from broadloom.protocol.identity import Role
 
 KINDS = ("identification", "joined", "leaving", "left", "member_joined", "member_left")
 _OF_OTHERS = ("identification", "member_joined", "member_left")
+CONSUMER = "consumer"
+"""`Role.CONSUMER`, as tapes have it."""
 SIGN_COLUMNS = {
     "peer": pl.when(pl.col("kind").is_in(_OF_OTHERS)).then(pl.col("author").fill_null("")).otherwise("peer"),
     # A subscriber without a name is known by its peer ID.
@@ -265,7 +266,7 @@ def silent_peers(signs: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     identified = signs.filter(pl.col("sign") == "identification")
     topics = identified.select("channel", "subscriber", "topic").unique()
     return (
-        known.filter(pl.col("is_proven") & (pl.col("role") == Role.CONSUMER.value))
+        known.filter(pl.col("is_proven") & (pl.col("role") == CONSUMER))
         .join(identified.select("peer"), on="peer", how="anti")
         .select("peer", subscriber=pl.coalesce("name", "ticket_serial"))
         .join(topics, on="subscriber")

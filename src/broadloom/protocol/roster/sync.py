@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WANT_INTERVAL_S = 0.1
 """Pause between two requests for up to `ROSTER_RECORDS_MAX` records: verifying them takes 30 ms."""
+WANT_TIMEOUT_S = 2.0
+"""How long a neighbor may take to send the last of them. Until then the roster is not complete."""
 FRUITLESS_MAX = 3
 COMPARE_BACKOFF_S = 60.0
 """After `FRUITLESS_MAX` comparisons with a neighbor that brought nothing new (clocks, revocation lists or limits
@@ -250,10 +252,17 @@ class RosterSync:
         batch, self._wanted = self._wanted[:ROSTER_RECORDS_MAX], self._wanted[ROSTER_RECORDS_MAX:]
         self._requested |= dict.fromkeys(batch)
         neighbor.link.send(RosterWant(tuple(batch)))
-        self._peer.runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor)
+        runtime = self._peer.runtime
+        runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor, runtime.now())
 
-    def _continue(self, neighbor: NeighborSync) -> None:
-        if self._source is neighbor:
+    def _continue(self, neighbor: NeighborSync, requested_at: float) -> None:
+        """The next batch. After the last one, a busy neighbor has some time to reply."""
+        if self._source is not neighbor:
+            return
+        runtime = self._peer.runtime
+        if self._requested and not self._wanted and runtime.now() - requested_at < WANT_TIMEOUT_S:
+            runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor, requested_at)
+        else:
             self._request_next()
 
     def _finish(self) -> None:
