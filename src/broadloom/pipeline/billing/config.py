@@ -57,7 +57,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from broadloom.channel.topics import PatternTrie, checked_pattern
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.billing.terms import (
     PLAN_KINDS,
@@ -356,6 +355,8 @@ def _tiers(section: _ConfigSection, scale: int) -> tuple[Tier, ...]:
 def _matches(pattern: str, topic: str | None) -> bool:
     if topic is None or pattern == topic:
         return pattern == topic
+    from broadloom.channel.topics import PatternTrie  # slow to import, and rarely needed in workers
+
     trie: PatternTrie[bool] = PatternTrie()
     trie.add(pattern, True)
     return bool(trie.readers(topic))
@@ -371,6 +372,8 @@ def _subscriber(section: _ConfigSection) -> Subscriber:
         )
     topic = section.text("topic", "") or None
     if topic is not None:
+        from broadloom.channel.topics import checked_pattern
+
         try:
             checked_pattern(topic)
         except ValueError as problem:

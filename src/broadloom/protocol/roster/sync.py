@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 WANT_INTERVAL_S = 0.1
 """Pause between two requests for up to `ROSTER_RECORDS_MAX` records: verifying them takes 30 ms."""
-WANT_TIMEOUT_S = 2.0
-"""How long a neighbor may take to send the last of them. Until then the roster is not complete."""
+LATE_RECORDS_S = 2.0
+"""How long the roster of a newcomer waits for records that a busy neighbor has not sent yet, until it is complete."""
 FRUITLESS_MAX = 3
 COMPARE_BACKOFF_S = 60.0
 """After `FRUITLESS_MAX` comparisons with a neighbor that brought nothing new (clocks, revocation lists or limits
@@ -97,6 +97,8 @@ class RosterSync:
         """The neighbor from which records are requested."""
         self._wanted: list[PeerId] = []
         self._requested: dict[PeerId, None] = {}
+        self._late: dict[PeerId, None] = {}
+        """Requested by a newcomer, and not received in time."""
         self.is_complete = False
         """Whether all records of a neighbor were received once."""
 
@@ -252,22 +254,19 @@ class RosterSync:
         batch, self._wanted = self._wanted[:ROSTER_RECORDS_MAX], self._wanted[ROSTER_RECORDS_MAX:]
         self._requested |= dict.fromkeys(batch)
         neighbor.link.send(RosterWant(tuple(batch)))
-        runtime = self._peer.runtime
-        runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor, runtime.now())
+        self._peer.runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor)
 
-    def _continue(self, neighbor: NeighborSync, requested_at: float) -> None:
-        """The next batch. After the last one, a busy neighbor has some time to reply."""
-        if self._source is not neighbor:
-            return
-        runtime = self._peer.runtime
-        if self._requested and not self._wanted and runtime.now() - requested_at < WANT_TIMEOUT_S:
-            runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor, requested_at)
-        else:
+    def _continue(self, neighbor: NeighborSync) -> None:
+        if self._source is neighbor:
             self._request_next()
 
     def _finish(self) -> None:
-        if self._source is not None and self._source.link in self.neighbors:
-            self._set_complete()
+        if self._source is not None and self._source.link in self.neighbors and not self.is_complete:
+            if self._requested:
+                self._late |= self._requested
+                self._peer.runtime.call_later(LATE_RECORDS_S, self._set_complete)
+            else:
+                self._set_complete()
         self._source, self._wanted = None, []
         self._requested.clear()
         self._presence.is_syncing = False
@@ -277,6 +276,10 @@ class RosterSync:
         neighbor.fruitless = 0
         was_requested = peer_id in self._requested
         self._requested.pop(peer_id, None)
+        if peer_id in self._late:
+            del self._late[peer_id]
+            if not self._late:
+                self._set_complete()
         return self.is_complete or not was_requested
 
     def on_want(self, link: "Link", message: RosterWant) -> None:
