@@ -149,7 +149,8 @@ class Switch(SwitchRequester):
         messages_max: int = 10_000,
     ) -> Observer:
         """Get copies of the messages that match, in the order of each sender: with `callback`, or by iterating over the
-        result. Without `state`, a message is observed when it is sent and again when it is handled or has failed.
+        result. Without `state`, a message is observed when it is sent and again when it is queued, handled or has
+        failed.
 
         If it is not read, the newest `messages_max` copies are kept.
         """

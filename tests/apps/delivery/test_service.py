@@ -40,7 +40,10 @@ async def test_rules_and_private_keys_of_a_service_hold_on_the_channels_of_topic
     private = SealingPrivateKey.generate()
     private.save(tmp_path / "com.key")
     private.public.save(tmp_path / "com.pub")
-    rules = f'IF {{ matches(/bet/) }} THEN {{ refuse "x" }} IF {{ topic("{SCORES}") }} THEN {{ encrypt for "com.pub" }}'
+    rules = (
+        'IF { matches(/bet/) } THEN { refuse "a bet" }\n'
+        f'IF {{ topic("{SCORES}") }} THEN {{ encrypt for "com.pub" }}'
+    )
     async with Newsroom() as room:
         await room.desk(creators=["nfl"])
         nfl = await room.open("nfl", rules=Rules(parse(rules), directory=tmp_path))
@@ -49,7 +52,7 @@ async def test_rules_and_private_keys_of_a_service_hold_on_the_channels_of_topic
         await reader.wait_for(SCORES)
         async with reader.subscribe(SCORES) as feed, nfl.produce(SCORES) as producer:
             await producer.wait_for_subscribers(1, timeout_s=20)
-            with pytest.raises(NotSentError, match="x"):
+            with pytest.raises(NotSentError, match="a bet"):
                 await producer.publish_text("bet")
             await producer.publish_text("Bears 21:14")
             assert (await feed.receive(timeout_s=20)).text == "Bears 21:14"
