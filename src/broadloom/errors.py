@@ -125,8 +125,8 @@ class OrderTimeoutError(BroadloomError):
 
 
 class NoMajorityError(OrderTimeoutError):
-    """A submission in mode `safe` was not ordered in time, probably because no majority of the voters is connected. The
-    outcome is unknown; submitting it again with the same key is safe."""
+    """A submission in mode `safe` was not ordered in time, and no majority of the voters is connected (at the first
+    start: not all of them). The outcome is unknown; submitting it again with the same key is safe."""
 
 
 class InboxOverflowError(BroadloomError):

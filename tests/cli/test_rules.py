@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli.main import app
-from broadloom.rules import HeldMessages, Outgoing
+from broadloom.rules import HeldMessages, Outgoing, Way
 from tests.cli.harness import ProcessResult, listening, member, new_channel, run
 
 RULES = """\
@@ -58,6 +58,12 @@ def test_try_shows_each_step_and_whether_it_would_be_sent(rules: Path) -> None:
     assert shown["sent"] is None
     assert "a private key" in shown["reason"]
     assert run_here("rules", "try", str(rules), "--way", "pigeon", "x").code == 2
+
+
+def test_try_refuses_to_encode_what_a_channel_sends_without_headers(rules: Path) -> None:
+    rules.write_text("IF { true } THEN { compress }")
+    sent = {way: run_here("rules", "try", str(rules), "--way", way, "x" * 200).code == 0 for way in Way}
+    assert [way for way in Way if sent[way]] == [Way.BROADCAST, Way.FILE, Way.REQUEST, Way.TELL]
 
 
 def test_format_keeps_comments_and_can_replace_the_file(rules: Path) -> None:

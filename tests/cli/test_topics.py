@@ -8,8 +8,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from typer.testing import CliRunner
 
 from broadloom import Authority, Role
+from broadloom.cli.main import app
 from broadloom.protocol import ChannelName
 from broadloom.record import summarize
 from tests.cli.harness import run, running_command
@@ -65,6 +67,14 @@ def test_topic_is_created_listed_metered_published_and_closed(service: str, tmp_
         assert meter.wait().code == 0
     (summary,) = summarize(tapes)
     assert summary.kinds["identification"]
+
+
+@pytest.mark.parametrize("verb", ["serve", "subscribers"])
+def test_desk_commands_read_the_bootstrap_variable(verb: str, service: str, tmp_path: Path) -> None:
+    args = ["topics", verb, service, "--authority", str(tmp_path / "authority")]
+    result = CliRunner().invoke(app, args, env={"BROADLOOM_BOOTSTRAP": "127.0.0.1, beta:0"})
+    assert result.exit_code == 2
+    assert "'beta:0'" in result.stderr
 
 
 def test_ticket_is_required() -> None:

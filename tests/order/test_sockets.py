@@ -254,7 +254,8 @@ async def test_voters_survive_restarts_and_a_minority_stalls(tmp_path: Path) -> 
         for channel, order in members[1:]:
             channel.abort()
             await order.aclose()
-        with pytest.raises(NoMajorityError, match="a majority of the voters must be connected"):
+        await eventually(lambda: members[0][1].participants == (members[0][0].peer_id,))
+        with pytest.raises(NoMajorityError, match="a majority of the 3 voters must be connected"):
             await members[0][1].submit(b"200", key=b"second", timeout_s=0.3)
         await eventually(lambda: any(isinstance(event, Stalled) for event in seen))
         members[1] = await voter(name, tmp_path, 1, from_index=1)
@@ -305,6 +306,9 @@ async def test_voters_are_known_by_their_tickets_and_consumers_read(tmp_path: Pa
             orders.append(await stack.enter_async_context(order))
         await orders[3].submit(b"from a guest")
         assert [await texts(order, 1) for order in orders] == [["from a guest"]] * 5
+        with pytest.raises(OrderTimeoutError, match="not ordered within") as timeout:
+            await orders[0].submit(b"too little time", timeout_s=1e-6)
+        assert not isinstance(timeout.value, NoMajorityError), "all voters are connected"
         assert not orders[3].is_sequencer
         assert stores(tmp_path) == VOTERS
         with pytest.raises(NotPermittedError, match="may only receive"):

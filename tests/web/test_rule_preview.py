@@ -12,6 +12,7 @@ from broadloom.web.rule_preview import (
     PreviewError,
     message_data,
     parse_headers,
+    priority_text,
     step_outcome,
     try_rules,
 )
@@ -39,6 +40,13 @@ def test_preview_runs_no_program_and_reads_no_file(tmp_path: Path) -> None:
     assert result.preview.deliveries == ("anna",)
     assert "not run here; the data stays as it is" in [step_outcome(each) for each in result.preview.steps]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_priorities_without_a_name_are_shown_as_numbers() -> None:
+    result = try_rules("IF { true } THEN { set priority 7 }", Outgoing(b""))
+    assert result.preview is not None
+    assert result.preview.out is not None
+    assert [priority_text(each) for each in (0, 1, 2, result.preview.out.priority)] == ["low", "normal", "high", "7"]
 
 
 def test_endless_preview_is_stopped() -> None:

@@ -53,6 +53,11 @@ class Way(StrEnum):
     STATE = "state"
     """Served to a newcomer."""
 
+    @property
+    def has_envelope(self) -> bool:
+        """Whether headers and encodings can be sent with such a message of an application."""
+        return self in (Way.BROADCAST, Way.FILE, Way.REQUEST, Way.TELL)
+
 
 @dataclass(slots=True)
 class Outgoing:

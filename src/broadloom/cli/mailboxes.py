@@ -10,14 +10,13 @@ from rich.text import Text
 from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars, json_line, message_text, payload_json
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
-from broadloom.cli.output import Output, console, input_chunks, print_json, print_result, table
+from broadloom.cli.output import STDIN, Output, argument_data, console, print_json, print_result, table
 from broadloom.cli.runner import StopSignal, command, joined_channel
 from broadloom.mailboxes import CLASSES, Change, ChangeKind, Mailboxes, MailboxInfo, Value
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
 
-STDIN = "-"
 
 mailbox = command_group(
     "Read and write mailboxes: named values and queues of the members of a channel.\n\n"
@@ -145,7 +144,7 @@ async def put(
         number = 10 if copies else own[0].mailbox_class.number if own and own[0].mailbox_class.is_value else 8
         with usage_errors():
             found = await boxes.bind(name, number, copies=max(1, copies) if CLASSES[number].held else 1)
-            revision = await found.put(await _data(data), if_revision=if_revision, ttl_s=ttl)
+            revision = await found.put(await argument_data(data), if_revision=if_revision, ttl_s=ttl)
     fields = {"name": name, "owner": boxes.owner, "revision": revision}
     print_result(fields, f"revision {revision}", json=json)
 
@@ -199,7 +198,7 @@ async def post(
     """
     async with _mailboxes(channel, join_options, stop) as (_joined, boxes):
         with usage_errors():
-            await boxes.post(owner, name, await _data(data), timeout_s=join_options.timeout)
+            await boxes.post(owner, name, await argument_data(data), timeout_s=join_options.timeout)
     if json:
         print_json({"name": name, "owner": owner, "arrived": True})
 
@@ -211,12 +210,6 @@ async def _mailboxes(
     async with joined_channel(channel, join_options, stop) as joined, Mailboxes(joined, store=store) as boxes:
         await boxes.wait_until_synced()
         yield joined, boxes
-
-
-async def _data(data: str) -> bytes:
-    if data != STDIN:
-        return data.encode(errors="surrogateescape")
-    return b"".join([chunk async for chunk in input_chunks()])
 
 
 def _fields(event: Any) -> dict[str, Any]:

@@ -118,6 +118,12 @@ def parse_programs(given: list[str] | None) -> dict[str, list[str]]:
     return programs
 
 
+def bootstrap_hosts(given: list[str] | None) -> list[str]:
+    """The hosts of `--bootstrap`, else of the environment."""
+    texts = given or [os.environ.get(BOOTSTRAP_VARIABLE, "")]
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
     """How to find and join a channel: the options of `broadloom.connect` for the command line, with its defaults."""
@@ -171,7 +177,7 @@ class JoinOptions:
 
         with usage_errors():
             options = ConnectOptions(
-                bootstrap=self._bootstrap_hosts(),
+                bootstrap=bootstrap_hosts(self.bootstrap),
                 bootstrap_file=self.bootstrap_file,
                 key=self._key(),
                 ticket=self.ticket,
@@ -198,10 +204,6 @@ class JoinOptions:
         from broadloom.rules import Rules
 
         return Rules.load(path, programs=parse_programs(self.rule_program), held=held)
-
-    def _bootstrap_hosts(self) -> list[str]:
-        given = self.bootstrap if self.bootstrap else [os.environ.get(BOOTSTRAP_VARIABLE, "")]
-        return [part.strip() for text in given for part in text.split(",") if part.strip()]
 
     def _key(self) -> str | bytes | None:
         """Options take precedence over the environment."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
     from rich.table import Table
 
+STDIN = "-"
+"""As an argument: read standard input."""
 POLL_S = 0.5
 """How often an idle output is checked for a reader that has gone."""
 DRAIN_S = 2.0
@@ -231,6 +233,13 @@ async def input_chunks() -> AsyncIterator[bytes]:
     while data := await chunks.get():
         room.release()
         yield data
+
+
+async def argument_data(text: str) -> bytes:
+    """The data that an argument gives, or all of standard input for `-`."""
+    if text != STDIN:
+        return text.encode(errors="surrogateescape")
+    return b"".join([chunk async for chunk in input_chunks()])
 
 
 async def input_lines() -> AsyncIterator[bytes]:

@@ -120,7 +120,7 @@ def try_message(
     header: HeaderOption = None,
     topic: Annotated[str | None, option("Topic.")] = None,
     channel: Annotated[str, option("Name of the channel.")] = "office/hq",
-    way: Annotated[str, option("How it would be sent.", "broadcast|file|request|tell|reply|post")] = "broadcast",
+    way: Annotated[str, option("How it would be sent.", "|".join(Way))] = "broadcast",
     program: ProgramsOption = None,
     names: NamesOption = None,
     json: JsonOption = False,
@@ -139,8 +139,7 @@ def try_message(
     if way not in [each.value for each in Way]:
         raise UsageError(f"--way {way}: must be one of {', '.join(Way)}")
     data = " ".join(text).encode(errors="surrogateescape") if text else sys.stdin.buffer.read()
-    has_envelope = way not in (Way.POST, Way.REPLY)
-    out = Outgoing(data, Way(way), channel, topic=topic, headers=headers, has_envelope=has_envelope)
+    out = Outgoing(data, Way(way), channel, topic=topic, headers=headers, has_envelope=Way(way).has_envelope)
     preview = _load(file, program, names).preview(out)
     if json:
         print_json(preview_fields(preview))

@@ -21,7 +21,7 @@ from broadloom.cli.options import (
     named_values,
     option,
 )
-from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
+from broadloom.cli.output import STDIN, ProgressBar, argument_data, input_lines, print_json
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 from broadloom.errors import BroadloomError
 from broadloom.protocol.identity import Role
@@ -32,7 +32,6 @@ from broadloom.wire.message_headers import checked_headers, checked_topic, encod
 if TYPE_CHECKING:
     from broadloom.channel import Channel
 
-STDIN = "-"
 HeaderOption = Annotated[list[str] | None, option("Header of the message; repeatable.", "NAME=VALUE", "--header")]
 
 
@@ -148,7 +147,7 @@ async def _send_all(channel: "Channel", options: dict[str, Any], text: Sequence[
 async def _send_file(channel: "Channel", options: dict[str, Any], path: Path) -> None:
     """A file travels with its name. Standard input has none, so it becomes an ordinary message."""
     if str(path) == STDIN:
-        await channel.broadcast(b"".join([chunk async for chunk in input_chunks()]), **options)
+        await channel.broadcast(await argument_data(STDIN), **options)
         return
     # Importing rich takes longer than sending most files.
     bar = ProgressBar(escape_control_chars(path.name), in_bytes=True) if sys.stderr.isatty() else nullcontext()

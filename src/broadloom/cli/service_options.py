@@ -1,13 +1,12 @@
 """How commands use a delivery service: its ticket, and where to find it. And lists of names in files."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.channel.options import ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
-from broadloom.cli.options import BOOTSTRAP_VARIABLE, option
+from broadloom.cli.options import BOOTSTRAP_VARIABLE, bootstrap_hosts, option
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery import Service
@@ -15,8 +14,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceOptions:
-    ticket: Annotated[Path | None, option("Your ticket, as issued by the operator of the service.", "FILE")] = None
+class DirectoryOptions:
+    """How to reach the channel of the directory."""
+
     bootstrap: Annotated[
         list[str] | None,
         option(
@@ -30,9 +30,19 @@ class ServiceOptions:
     )
 
     def connect_options(self) -> dict[str, Any]:
-        given = self.bootstrap if self.bootstrap else [os.environ.get(BOOTSTRAP_VARIABLE, "")]
-        hosts = [part.strip() for text in given for part in text.split(",") if part.strip()]
-        return {"bootstrap": hosts, "advertise_host": self.advertise, "timeout_s": self.timeout}
+        """Raises `UsageError`."""
+        hosts = bootstrap_hosts(self.bootstrap)
+        options = {"bootstrap": hosts, "advertise_host": self.advertise, "timeout_s": self.timeout}
+        with usage_errors():
+            ConnectOptions(**options)  # type: ignore[arg-type]
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions(DirectoryOptions):
+    """The same with the ticket of a subscriber, a producer or a meter."""
+
+    ticket: Annotated[Path | None, option("Your ticket, as issued by the operator of the service.", "FILE")] = None
 
     def checked_ticket(self) -> Path:
         if self.ticket is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars, json_line
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
-from broadloom.cli.output import Output, console, input_chunks, print_json, table
+from broadloom.cli.output import Output, argument_data, console, print_json, table
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel, print_error
 from broadloom.cli.switch_formatting import (
     message_fields,
@@ -36,7 +36,6 @@ from broadloom.switch.command_handler import run_command
 
 COMPLETE_TIMEOUT_S = 10.0
 """Maximum time until all registrations must be known."""
-STDIN = "-"
 SCOPES = "|".join(scope.name.lower() for scope in Scope)
 DISPOSITIONS = "|".join(each.name.lower() for each in Disposition if each.value)
 
@@ -93,7 +92,7 @@ async def request(
     """
     if all and (follow or absent or retry):
         raise UsageError("--all excludes --follow, --absent and --retry")
-    payload = await _payload(data)
+    payload = await argument_data(data)
     options: dict[str, Any] = {"file": file, "scope": scope, "timeout_s": wait}
     async with _joined_switch(channel, join_options, stop, session) as opened:
         with usage_errors():
@@ -141,7 +140,7 @@ async def notify(
     - `broadloom switch notify office/hq saved --file notes`
     - `broadloom switch notify office/hq print report.pdf --session anna --absent queue --json`
     """
-    payload = await _payload(data)
+    payload = await argument_data(data)
     async with _joined_switch(channel, join_options, stop, session) as opened:
         with usage_errors():
             state = await opened.notify(operation, payload, file=file, scope=scope, absent=absent)
@@ -378,12 +377,6 @@ def _check_programs(path: Path) -> dict[str, Any]:
         return dict(load_program_types(path))
     except (OSError, ValueError) as problem:
         raise UsageError(f"{path}: {problem.strerror}" if isinstance(problem, OSError) else str(problem)) from None
-
-
-async def _payload(data: str) -> bytes:
-    if data == STDIN:
-        return b"".join([chunk async for chunk in input_chunks()])
-    return data.encode(errors="surrogateescape")
 
 
 async def _print_all(opened: Switch, operation: str, payload: bytes, options: dict[str, Any], *, json: bool) -> int:

@@ -12,14 +12,13 @@ from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_error
 from broadloom.cli.formatting import escape_control_chars, json_line, message_text, payload_json
 from broadloom.cli.keys import AuthorityOption
 from broadloom.cli.options import ChannelArgument, JsonOption, argument, command_group, named_values, option
-from broadloom.cli.output import Output, console, input_chunks, print_json, print_result, table
+from broadloom.cli.output import STDIN, Output, argument_data, console, print_json, print_result, table
 from broadloom.cli.runner import StopSignal, command, hint
-from broadloom.cli.service_options import ServiceOptions
+from broadloom.cli.service_options import DirectoryOptions, ServiceOptions
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery import Item, Service, Topic
 
-STDIN = "-"
 AUDIENCE_S = 2.0
 """How long `publish` and `advertise` wait for somebody to read it."""
 
@@ -268,7 +267,7 @@ async def publish(
 
     - `broadloom topics publish delivery/news sports/nfl/scores "Bears 21:14" --ticket nfl.ticket`
     """
-    content = await _data(data)
+    content = await argument_data(data)
     async with (
         _service(channel, service_options) as service,
         service.produce(path, timeout_s=service_options.timeout) as producer,
@@ -294,7 +293,7 @@ async def advertise(
 
     - `broadloom topics advertise delivery/news sports/nfl/scores spring-sale "Tea" --ticket nfl.ticket`
     """
-    content = await _data(data)
+    content = await argument_data(data)
     async with (
         _service(channel, service_options) as service,
         service.produce(path, timeout_s=service_options.timeout) as producer,
@@ -308,6 +307,7 @@ async def advertise(
 @command("topics serve", topics)
 async def serve(
     stop: StopSignal,
+    directory_options: DirectoryOptions,
     channel: ChannelArgument,
     authority: AuthorityOption,
     store: Annotated[
@@ -322,8 +322,6 @@ async def serve(
         option("File with the names that have a qualification, one per line; repeatable.", "NAME=FILE"),
     ] = None,
     ticket_hours: Annotated[float, option("Longest lifetime of tickets for topics.", "HOURS")] = 24.0,
-    bootstrap: Annotated[list[str] | None, option("Host to contact first; repeatable.", "HOST[:PORT]")] = None,
-    advertise_host: Annotated[str, option("Address that other peers dial.", "HOST", "--advertise")] = "",
     json: JsonOption = False,
 ) -> None:
     """Serve a desk: admit subscribers and producers, create topics, issue and withdraw tickets.
@@ -350,8 +348,7 @@ async def serve(
             creators=expanded_names(creator),
             operators=expanded_names(operator),
             ticket_s=ticket_hours * 3600,
-            bootstrap=bootstrap or (),
-            advertise_host=advertise_host,
+            **directory_options.connect_options(),
         )
     async with desk, Output(stop) as out:
         stop.interrupt_is_success = True
@@ -365,10 +362,10 @@ async def serve(
 @command("topics subscribers", topics)
 async def subscribers(
     stop: StopSignal,
+    directory_options: DirectoryOptions,
     channel: ChannelArgument,
     authority: AuthorityOption,
     time_zone: Annotated[str, option("Time zone of the billing file.", "ZONE")] = "UTC",
-    bootstrap: Annotated[list[str] | None, option("Host to contact first; repeatable.", "HOST[:PORT]")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print who is on which plan since when, for the billing file of the pipeline.
@@ -386,7 +383,7 @@ async def subscribers(
     from broadloom.security import Authority
 
     with usage_errors():
-        desk = delivery.Desk(channel, Authority.load(authority), bootstrap=bootstrap or ())
+        desk = delivery.Desk(channel, Authority.load(authority), **directory_options.connect_options())
         try:
             zone = ZoneInfo(time_zone)
         except (KeyError, ValueError, OSError):
@@ -404,12 +401,6 @@ async def subscribers(
 async def _service(channel: str, service_options: ServiceOptions) -> "AsyncIterator[Service]":
     async with service_options.open(channel) as service:
         yield service
-
-
-async def _data(data: str) -> bytes:
-    if data != STDIN:
-        return data.encode(errors="surrogateescape")
-    return b"".join([chunk async for chunk in input_chunks()])
 
 
 def _item_fields(item: "Item") -> dict[str, Any]:

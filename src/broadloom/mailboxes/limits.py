@@ -78,7 +78,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "digest_reply_s": _SECONDS,
     "sync_timeout_s": _SECONDS,
     "tombstone_s": _SECONDS,
-    "full_retry_s": _SECONDS,
 }
 
 
@@ -96,8 +95,6 @@ class MailboxSettings:
     """A member that does not send a page of its table in this time is replaced by another one."""
     tombstone_s: float = 86_400.0
     """How long it is remembered that a mailbox was unbound. A keeper that was away for longer can bring it back."""
-    full_retry_s: float = 0.05
-    """Pause before a full mailbox is tried again; doubles up to a second."""
 
     def __post_init__(self) -> None:
         check_ranges(self, _RANGES)

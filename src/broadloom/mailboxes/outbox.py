@@ -18,12 +18,13 @@ from broadloom.mailboxes.model import Ack, Posted
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
-    from broadloom.mailboxes.limits import MailboxSettings
     from broadloom.mailboxes.messages import MailboxWireMessage
     from broadloom.mailboxes.runtime import Answer, MailboxRuntime
     from broadloom.wire import PeerId
 
+FULL_RETRY_S = 0.05
 FULL_RETRY_MAX_S = 1.0
+"""Pause before a full mailbox is tried again: the first one, which doubles up to the longest."""
 LAST_ANSWER_S = 1.0
 """Time for the answer to the last attempt at a full mailbox: without it nobody knows whether the letter arrived."""
 
@@ -60,14 +61,8 @@ class _Queue:
 
 
 class Outbox:
-    def __init__(
-        self,
-        runtime: "MailboxRuntime",
-        settings: "MailboxSettings",
-        deliver_here: "Callable[[PeerId, Deliver], Delivered]",
-    ) -> None:
+    def __init__(self, runtime: "MailboxRuntime", deliver_here: "Callable[[PeerId, Deliver], Delivered]") -> None:
         self._runtime = runtime
-        self._settings = settings
         self._deliver_here = deliver_here
         self._queues: dict[tuple[PeerId, str], _Queue] = {}
 
@@ -154,8 +149,8 @@ class Outbox:
         if isinstance(reply, Delivered):
             count = min(reply.count, len(block))
             if reply.status is DeliverStatus.FULL:
-                retry_s = self._settings.full_retry_s if count else 2 * last_retry_s
-                queue.retry_s = min(FULL_RETRY_MAX_S, retry_s or self._settings.full_retry_s)
+                retry_s = FULL_RETRY_S if count else 2 * last_retry_s
+                queue.retry_s = min(FULL_RETRY_MAX_S, retry_s or FULL_RETRY_S)
                 self._retry_later(destination, queue, block[count:])
                 self._finish(destination, block[:count], None)
                 return

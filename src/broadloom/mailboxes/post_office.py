@@ -62,7 +62,7 @@ class PostOffice:
         self.table.on_seen, self.table.on_gone, self.table.on_limit = self._on_seen, self._on_gone, self._on_limit
         self.keeper_store = KeeperStore(self, store) if store is not None else None
         self.own = OwnMailboxes(self)
-        self.outbox = Outbox(runtime, self.settings, self._on_deliver)
+        self.outbox = Outbox(runtime, self._on_deliver)
         self.anti_entropy = AntiEntropy(self)
         self.rejected_count = 0
         """Records and messages of others that were invalid or not proven."""

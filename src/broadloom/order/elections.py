@@ -33,8 +33,8 @@ class Elections:
         self.is_suspected = False
         """The sequencer that we follow is gone, or does nothing."""
         self._complaints: dict[PeerId, None] = {}
-        self._patience_until: float | None = None
-        """We have voted, and wait for the new sequencer until then."""
+        self._retry_at: float | None = None
+        """No further takeover before: we have voted and wait for the new sequencer, or our own did not succeed."""
         self._foreign: tuple[Epoch, float] | None = None
         """A higher epoch that is not ours, and since when we know of it."""
         self._wants_merge = False
@@ -71,14 +71,14 @@ class Elections:
     def on_voted(self) -> None:
         """We voted for another member's takeover."""
         self._end_attempt()
-        self._patience_until = self._replica.runtime.now() + self._replica.settings.patience_s
+        self._retry_at = self._replica.runtime.now() + self._replica.settings.takeover_timeout_s
 
     def on_epoch(self) -> None:
         """We follow a new sequencer, or are it."""
         self._end_attempt()
         self.is_suspected = self._wants_merge = False
         self._complaints = {}
-        self._patience_until = self._foreign = None
+        self._retry_at = self._foreign = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,7 +101,7 @@ class Elections:
         if self.attempt is not None:
             self.attempt.on_gone(peer_id)
         if replica.is_fenced and peer_id == replica.fence.sequencer:
-            self._patience_until = replica.runtime.now()
+            self._retry_at = replica.runtime.now()
             self._schedule()
         elif peer_id == replica.log.epoch.sequencer and not replica.is_sequencing:
             self.suspect()
@@ -117,7 +117,7 @@ class Elections:
     def give_up(self) -> None:
         """Our takeover did not succeed. Others may try, and we again later."""
         self._end_attempt()
-        self._patience_until = self._replica.runtime.now() + self._replica.settings.rank_delay_s
+        self._retry_at = self._replica.runtime.now() + self._replica.settings.rank_delay_s
         self._replica.on_gave_up()
 
     def _end_attempt(self) -> None:
@@ -136,7 +136,7 @@ class Elections:
         replica = self._replica
         if self.attempt is not None:
             return False
-        if self._patience_until is not None and now < self._patience_until:
+        if self._retry_at is not None and now < self._retry_at:
             return False
         if replica.is_entering:
             return now - self._entered_at >= self._enter_s
@@ -150,7 +150,7 @@ class Elections:
         replica = self._replica
         if self.attempt is not None:
             self.attempt.tick(now)
-        elif replica.is_fenced and self._patience_until is not None and now >= self._patience_until:
+        elif replica.is_fenced and self._retry_at is not None and now >= self._retry_at:
             if replica.fence.sequencer != replica.me:
                 replica.participants.distrust(replica.fence.sequencer)
         if self._foreign is not None:

@@ -73,9 +73,9 @@ class Liveness:
             self.on_progress()
         elif not self._is_stalled and now - max(waits_since or 0.0, self._progress_at) > replica.settings.stall_s:
             self._is_stalled = True
-            replica.runtime.emit(Stalled(self._stall_reason()))
+            replica.runtime.emit(Stalled(self.stall_reason()))
 
-    def _stall_reason(self) -> str:
+    def stall_reason(self) -> str:
         policy = self._replica.policy
         if isinstance(policy, SafePolicy) and not policy.has_quorum(self._replica.participants.all):
             needed = "a majority" if policy.enrolled else "all"

@@ -164,8 +164,9 @@ class Order:
         """Order a message, and return its place when it was delivered to this program too.
 
         With a `key` (at most 64 bytes, chosen at random by the application) a message is ordered once, from any author
-        and however often it is submitted. Raises `OrderTimeoutError`, in mode "safe" `NoMajorityError`: then the
-        outcome is unknown, the message may still be ordered, and submitting it again with the same key is safe.
+        and however often it is submitted. Raises `OrderTimeoutError`, or `NoMajorityError` if too few voters are
+        connected (mode "safe"): then the outcome is unknown, the message may still be ordered, and submitting it again
+        with the same key is safe.
         """
         data = payload_bytes(data, "text.encode() or json.dumps(value).encode()")
         encoded_key = _checked_key(key)
@@ -201,8 +202,8 @@ class Order:
     def _timeout_error(self, timeout_s: float, *, was_sent: bool) -> OrderTimeoutError:
         what = "it is unknown whether it will be; submit it again with the same key" if was_sent else "it was not sent"
         text = f"{self.name}: not ordered within {timeout_s:g} s, and {what}"
-        if self.mode is Mode.SAFE:
-            return NoMajorityError(f"{text}; a majority of the voters must be connected")
+        if not self._replica.policy.has_quorum(self._replica.participants.all):
+            return NoMajorityError(f"{text}; {self._replica.liveness.stall_reason()}")
         return OrderTimeoutError(text)
 
     def _on_placed(self, number: int, placed: Placed) -> None:

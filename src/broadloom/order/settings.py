@@ -81,7 +81,7 @@ class OrderSettings:
         return self.stall_s / 10
 
     @property
-    def patience_s(self) -> float:
+    def takeover_timeout_s(self) -> float:
         """Time for a takeover to succeed before the next candidate tries."""
         return self.stall_s
 

@@ -71,7 +71,7 @@ class TakeoverAttempt:
         if now - self._sent_at >= REPEAT_S and not self._is_fetching:
             self._sent_at = now
             self._replica.broadcast(Takeover(self._replica.id, self.epoch))
-        if now - self._started_at >= self._replica.settings.patience_s:
+        if now - self._started_at >= self._replica.settings.takeover_timeout_s:
             self._replica.elections.give_up()
 
     def _waiting_for(self) -> list[PeerId]:

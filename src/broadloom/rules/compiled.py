@@ -10,7 +10,7 @@ from typing import NamedTuple
 from broadloom.channel.outgoing import Outgoing
 from broadloom.errors import RulesError
 from broadloom.rules.conditions import Check, NamedConditions, compile_condition, needed_text
-from broadloom.rules.model import Action, Comment, Condition, Encrypt, Redact, Rule, Run, Set
+from broadloom.rules.model import Action, Comment, Condition, Encrypt, Hold, Redact, Rule, Run, Set
 from broadloom.rules.redaction import Redactor
 from broadloom.security.sealing import RECIPIENTS_MAX
 from broadloom.wire.broadcast_frame import PRIORITY_MAX
@@ -138,7 +138,7 @@ class _Compiler:
             case Set(name, value):
                 if not name or "\0" in name or not isinstance(value, str):
                     raise ValueError(f"set {name!r}: a header has a name, and a text as value")
-        self.can_hold = self.can_hold or type(action).__name__ == "Hold"
+        self.can_hold = self.can_hold or isinstance(action, Hold)
         return CompiledAction(action)
 
     def _target(self, words: Sequence[str]) -> Program | PythonCall:

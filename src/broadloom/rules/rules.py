@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from broadloom.channel.outgoing import Outgoing, pack_data
 from broadloom.errors import HeldError, NotSentError, RulesError
-from broadloom.rules.compiled import CompiledRules, Names, PythonAction, compile_rules
+from broadloom.rules.compiled import Names, PythonAction, compile_rules
 from broadloom.rules.held import HeldMessages, write_new
 from broadloom.rules.interpreter import CopyEffect, Delivery, Effect, Interpretation, ProgramEffect, SealEffect
 from broadloom.rules.model import Comment, Forward, Rule
@@ -210,7 +210,6 @@ class Rules:
         if self.dry_run:
             self._log_dry_run(try_out(run, self._seal))
             return out
-        compiled = self._compiled
         try:
             effects = run.run()
             answer: bytes | None = None
@@ -219,10 +218,10 @@ class Rules:
         except StopIteration:
             pass
         except BaseException as problem:
-            raise self._failure(run, compiled, problem) from None
-        self._count(run, compiled)
+            raise self._failure(run, problem) from None
+        self._count(run)
         if run.hold_reason is not None:
-            raise await self._hold(run, compiled, out)
+            raise await self._hold(run, out)
         if run.deliveries:
             pack_data(run.out)  # raises `NotSentError` before anything is sent
         for delivery in run.deliveries:
@@ -244,7 +243,6 @@ class Rules:
         if self.dry_run:
             self._log_dry_run(try_out(run, self._seal))
             return out
-        compiled = self._compiled
         try:
             effects = run.run()
             answer: bytes | None = None
@@ -256,8 +254,8 @@ class Rules:
         except StopIteration:
             pass
         except BaseException as problem:
-            raise self._failure(run, compiled, problem) from None
-        self._count(run, compiled)
+            raise self._failure(run, problem) from None
+        self._count(run)
         if run.hold_reason is not None or run.deliveries:
             label = run.deliveries[0].label if run.hold_reason is None else run.label
             raise self._not_sent(label, NotSentError(label, _MUST_WAIT))
@@ -288,7 +286,7 @@ class Rules:
         else:
             await channel._tell_outgoing(_member_id(channel, delivery.action.member), delivery.out, SEND_TIMEOUT_S)
 
-    async def _hold(self, run: Interpretation, compiled: CompiledRules, out: Outgoing) -> NotSentError:
+    async def _hold(self, run: Interpretation, out: Outgoing) -> NotSentError:
         assert self.held is not None
         reason = run.hold_reason or ""
         if not out.has_envelope or out.receiver:
@@ -321,15 +319,15 @@ class Rules:
     def _counter(self, label: str) -> RuleCount:
         return self._counts.setdefault(label, RuleCount(label))
 
-    def _count(self, run: Interpretation, compiled: CompiledRules) -> None:
+    def _count(self, run: Interpretation) -> None:
         for number, seconds in run.hits:
-            counter = self._counter(compiled.labels[number])
+            counter = self._counter(run.labels[number])
             counter.hits += 1
             counter.seconds += seconds
 
-    def _failure(self, run: Interpretation, compiled: CompiledRules, problem: BaseException) -> BaseException:
+    def _failure(self, run: Interpretation, problem: BaseException) -> BaseException:
         """The exception for what a rule could not do."""
-        self._count(run, compiled)
+        self._count(run)
         if run.current >= 0:
             self._counter(run.label).hits += 1
         if not isinstance(problem, Exception):

@@ -143,7 +143,7 @@ class SwitchCore:
         self._extra_files[file] = None
         for each in (*self.handlers, *self.observers):
             files = each.pattern.files
-            if each.pattern.is_file_pattern and files is not None and file not in files:
+            if files is not None and file not in files:
                 each.pattern = replace(each.pattern, files=(*files, file))
         self._on_registration_changed()
 

@@ -154,10 +154,6 @@ class Pattern:
     """Not empty: the program that offers this does not handle it itself, but starts, or queues for, this program."""
     disposition: Disposition = Disposition.DEFAULT
 
-    @property
-    def is_file_pattern(self) -> bool:
-        return self.files is not None or self.scope not in (None, Scope.SESSION)
-
     def accepts(self, message: "SwitchMessage", *, is_local: bool) -> bool:
         """Whether everything but the operation matches; `is_local`: sender and receiver are in the same session."""
         if self.message_class is not None and self.message_class is not message.message_class:

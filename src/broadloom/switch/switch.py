@@ -6,7 +6,7 @@ async with broadloom.connect("office/hq") as channel, Switch(channel, session="a
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,7 +17,6 @@ from broadloom.errors import NotConnectedError
 from broadloom.switch.channel_runtime import ChannelSwitchRuntime
 from broadloom.switch.core import SwitchCore
 from broadloom.switch.directory import FileJoin, Registration
-from broadloom.switch.handled_request import HandledRequest
 from broadloom.switch.handlers import Handler
 from broadloom.switch.launcher import PROGRAM_VARIABLE
 from broadloom.switch.model import (
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 64
 
-HandlerFunction = Callable[[HandledRequest], Awaitable[bytes | None] | bytes | None]
-"""Handles a message: a coroutine function, or a plain function that does not block."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 _counters: "WeakKeyDictionary[Channel, Iterator[int]]" = WeakKeyDictionary()
@@ -149,7 +146,8 @@ class Switch(SwitchRequester):
         messages_max: int = 10_000,
     ) -> Observer:
         """Get copies of the messages that match, in the order of each sender: with `callback`, or by iterating over the
-        result. Without `state`, a message is observed when it is sent and again when it is handled or has failed.
+        result. Without `state`, a message is observed when it is sent and again when it is queued, handled or has
+        failed.
 
         If it is not read, the newest `messages_max` copies are kept.
         """

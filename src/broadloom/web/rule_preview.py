@@ -19,7 +19,6 @@ from broadloom.rules import (
     RulesSyntaxError,
     SealingPrivateKey,
     Step,
-    Way,
     parse,
 )
 from broadloom.rules.compiled import Names, compile_rules
@@ -27,6 +26,7 @@ from broadloom.rules.interpreter import Interpretation, SealEffect
 from broadloom.rules.parser import ACTIONS
 from broadloom.rules.preview import try_out
 from broadloom.security.sealing import seal
+from broadloom.wire.broadcast_frame import Priority
 
 SOURCE_CHARS_MAX = 64 << 10
 TEXT_CHARS_MAX = 64 << 10
@@ -34,8 +34,8 @@ SIZE_BYTES_MAX = 4 << 20
 """Larger messages are not tried: conditions look at all of their data."""
 PREVIEW_S_MAX = 5.0
 """No further rule is tried after this time."""
+PRIORITY_NAMES = {each.value: each.name.lower() for each in Priority}
 _BLANKS = b" \t\r\n" * 64
-WAYS_WITH_HEADERS = (Way.BROADCAST, Way.FILE, Way.REQUEST, Way.TELL)
 
 
 class PreviewError(RulesError):
@@ -100,6 +100,11 @@ def step_outcome(step: Step) -> str:
     if step.text.split(maxsplit=1)[0] not in ACTIONS or step.text.startswith("transform"):
         return "not run here; the data stays as it is"
     return "" if step.outcome == "done" else step.outcome
+
+
+def priority_text(priority: int) -> str:
+    """Its name, or the number if it has none."""
+    return PRIORITY_NAMES.get(priority, str(priority))
 
 
 def message_data(text: str, size: int | None) -> bytes:

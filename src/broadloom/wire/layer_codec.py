@@ -1,7 +1,7 @@
 """The messages of layers to bytes and back: XDR, as on links, behind a header of their own.
 
-A message starts with the mark of its layer, a version byte and the message number; the fields follow in declaration
-order. The numbers of each layer are its own.
+A message starts with the magic bytes of its layer, if it has any, a version byte and the message number; the fields
+follow in declaration order. The numbers of each layer are its own.
 """
 
 import struct
@@ -17,8 +17,8 @@ K = TypeVar("K", bound="LayerMessage")
 class LayerCodec(Generic[K]):
     """Reads and writes the messages of one layer, which have a base class of their own."""
 
-    def __init__(self, mark: bytes, version: int, noun: str) -> None:
-        self._mark = mark
+    def __init__(self, magic: bytes, version: int, noun: str) -> None:
+        self._magic = magic
         self._version = version
         self._noun = noun
         self.kinds: dict[int, type[K]] = {}
@@ -28,15 +28,15 @@ class LayerCodec(Generic[K]):
         return dict(self.kinds)
 
     def head(self, number: int) -> bytes:
-        return self._mark + bytes((self._version, number))
+        return self._magic + bytes((self._version, number))
 
     def encode(self, message: K) -> bytes:
         return self.head(message.number) + packed(message)
 
     def decode(self, data: bytes) -> K:
         """Raises `WireError` if this is not a valid message of the layer."""
-        size = len(self._mark)
-        if len(data) < size + 2 or data[:size] != self._mark:
+        size = len(self._magic)
+        if len(data) < size + 2 or data[:size] != self._magic:
             raise WireError(f"not a {self._noun}")
         if data[size] != self._version:
             raise UnknownMessageError(

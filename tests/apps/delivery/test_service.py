@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 
 from broadloom.apps import delivery
+from broadloom.errors import NotSentError
+from broadloom.rules import Rules, SealingPrivateKey, parse
 from tests.apps.delivery.bills import built
 from tests.apps.delivery.newsroom import Newsroom
 from tests.support import eventually
@@ -32,6 +34,28 @@ async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) 
             advert = await feed.receive(timeout_s=20)
             assert (advert.text, advert.advert) == ("Tea at half price", "spring-sale")
             assert feed.topics == {SCORES: "connected"}
+
+
+async def test_rules_and_private_keys_of_a_service_hold_on_the_channels_of_topics(tmp_path: Path) -> None:
+    private = SealingPrivateKey.generate()
+    private.save(tmp_path / "com.key")
+    private.public.save(tmp_path / "com.pub")
+    rules = (
+        'IF { matches(/bet/) } THEN { refuse "a bet" }\n'
+        f'IF {{ topic("{SCORES}") }} THEN {{ encrypt for "com.pub" }}'
+    )
+    async with Newsroom() as room:
+        await room.desk(creators=["nfl"])
+        nfl = await room.open("nfl", rules=Rules(parse(rules), directory=tmp_path))
+        reader = await room.open("anna", private_keys=[tmp_path / "com.key"])
+        await nfl.create(SCORES, producers=["nfl"])
+        await reader.wait_for(SCORES)
+        async with reader.subscribe(SCORES) as feed, nfl.produce(SCORES) as producer:
+            await producer.wait_for_subscribers(1, timeout_s=20)
+            with pytest.raises(NotSentError, match="a bet"):
+                await producer.publish_text("bet")
+            await producer.publish_text("Bears 21:14")
+            assert (await feed.receive(timeout_s=20)).text == "Bears 21:14"
 
 
 async def test_only_listed_producers_may_produce_and_only_creators_may_create() -> None:

@@ -46,7 +46,7 @@ ANSWER_S = 15.0
 """Time for a desk to answer; withdrawing joins a channel."""
 DESK_POLL_S = 0.1
 TIMEOUT_S = 30.0
-SHARED_OPTIONS = ("bootstrap", "advertise_host", "timeout_s", "settings", "local_peers")
+SHARED_OPTIONS = ("bootstrap", "advertise_host", "timeout_s", "settings", "local_peers", "rules", "private_keys")
 """Options of `broadloom.connect` that hold for the channels of topics as for the directory."""
 REFUSED_TEXT = " refused: "
 """In the text of a `RefusedError`, before the words of the desk."""

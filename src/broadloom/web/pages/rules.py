@@ -11,13 +11,14 @@ from broadloom.rules import Mistake, Outgoing, Preview, Rules, RulesSyntaxError,
 from broadloom.web.pages.layout import button, call_soon, guarded, heading, paragraph, section, subheading
 from broadloom.web.pages.server_rules import ServerRules
 from broadloom.web.rule_preview import (
+    PRIORITY_NAMES,
     SIZE_BYTES_MAX,
     SOURCE_CHARS_MAX,
     TEXT_CHARS_MAX,
-    WAYS_WITH_HEADERS,
     PreviewError,
     message_data,
     parse_headers,
+    priority_text,
     step_outcome,
     try_rules,
 )
@@ -126,8 +127,7 @@ class RuleEditor:
                     self._channel = _text_field("Channel", "office/hq")
                     ways = {each.value: each.value for each in Way}
                     self._way = _select("Sent as", ways, Way.BROADCAST.value)
-                    priorities = {each.value: each.name.lower() for each in Priority}
-                    self._priority = _select("Priority", priorities, Priority.NORMAL.value)
+                    self._priority = _select("Priority", PRIORITY_NAMES, Priority.NORMAL.value)
                     self._content_type = _text_field("Content type")
                     self._sender = _text_field("From", "", "Name of the program that sends")
                     self._name = _text_field("Name", "", "Of the file, group, mailbox, operation or conversation")
@@ -198,8 +198,7 @@ class RuleEditor:
         headers = parse_headers(_value(self._headers))
         headers |= {name: text for name, text in (("subject", _value(self._subject)), ("to", _value(self._to))) if text}
         size = int(self._size.value) if self._size.value is not None else None
-        has_headers = way in WAYS_WITH_HEADERS
-        if not has_headers and (_value(self._topic) or _value(self._content_type) or headers):
+        if not way.has_envelope and (_value(self._topic) or _value(self._content_type) or headers):
             raise PreviewError(f"a {way} has no topic, content type or headers: empty these fields")
         return Outgoing(
             message_data(str(self._text.value or ""), size),
@@ -212,7 +211,7 @@ class RuleEditor:
             file_name=_value(self._name) if way is Way.FILE else "",
             name=_value(self._name) if way is not Way.FILE else "",
             sender=_value(self._sender),
-            has_envelope=has_headers,
+            has_envelope=way.has_envelope,
         )
 
     # -- the result
@@ -278,7 +277,7 @@ def _show_message(out: Outgoing) -> None:
         "Encodings": ", then ".join(out.encodings) or "none",
         "Topic": out.topic or "none",
         "Content type": out.content_type or "none",
-        "Priority": Priority(out.priority).name.lower(),
+        "Priority": priority_text(out.priority),
         **({"Time to live": f"{out.ttl_s:g} s"} if out.ttl_s else {}),
         **{f"Header {name}": value for name, value in out.headers.items()},
     }
