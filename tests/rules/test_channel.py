@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,7 +11,19 @@ import broadloom
 from broadloom import Channel
 from broadloom.errors import HeldError, NotSentError, RulesError
 from broadloom.groups import Groups
-from broadloom.rules import Rules, SealingPrivateKey, load, parse
+from broadloom.rules import (
+    Constant,
+    Encrypt,
+    Outgoing,
+    Refuse,
+    Rule,
+    Rules,
+    SealingPrivateKey,
+    Test,
+    condition,
+    load,
+    parse,
+)
 from broadloom.rules.rules import RELOAD_INTERVAL_S
 from tests.channel.joined import QUICK, connected_channels, receive_texts, unique_name
 from tests.groups.group_bus import QUICK_GROUPS
@@ -239,6 +252,45 @@ async def test_failed_release_keeps_the_message(tmp_path: Path) -> None:
             await rules.release(held.value.held_id, other)
         assert rules.held is not None
         assert [each.id for each in rules.held.list()] == [held.value.held_id]
+
+
+async def test_held_message_is_not_released_without_rules(tmp_path: Path) -> None:
+    rules = Rules(parse("IF { true } THEN { hold; redact /secret/ }"), held=tmp_path)
+    async with connected_channels(1, rules=rules) as (author,):
+        with pytest.raises(HeldError) as held:
+            await author.broadcast_text("a secret")
+        async with broadloom.connect(author.name, tls=False) as other:
+            with pytest.raises(RulesError, match="joined without rules"):
+                await rules.release(held.value.held_id, other)
+
+
+WRONG: Any = ("stop", "com.pub", "a", Refuse)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [Rule(Constant(True), (WRONG[3],))],
+        [Rule(Constant(True), (WRONG[0],))],
+        [Rule(Constant(True), WRONG[0])],
+        [Rule(Test("text", "contains", WRONG[2]), (Refuse(""),))],
+        [Rule(Constant(True), (Encrypt(WRONG[1]),))],
+        [WRONG[0]],
+    ],
+    ids=str,
+)
+def test_rules_of_a_wrong_type_are_rejected(items: Any) -> None:
+    """They would let out what they were meant to stop."""
+    with pytest.raises(TypeError):
+        Rules(items)
+
+
+def test_condition_that_would_have_to_be_awaited_is_rejected() -> None:
+    with pytest.raises(TypeError, match="plain function"):
+
+        @condition("late")
+        async def late(_out: Outgoing) -> bool:
+            return True
 
 
 @pytest.mark.parametrize("actions", ['copy "backup"', "hold"])

@@ -5,7 +5,7 @@ Everything that can be wrong with a rule, except for its effects, is reported he
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broadloom.channel.outgoing import Outgoing
 from broadloom.errors import RulesError
@@ -76,6 +76,8 @@ class CompiledRules:
 def compile_rules(items: Iterable[Rule | Comment], names: Names) -> CompiledRules:
     """Raises `RulesError`."""
     rules = [each for each in items if not isinstance(each, Comment)]
+    for each in rules:
+        _check_type(each, Rule, "a rule")
     if len(rules) > RULES_MAX:
         raise RulesError(f"{len(rules):,} rules: at most {RULES_MAX:,} are allowed")
     compiler = _Compiler(names)
@@ -92,6 +94,12 @@ def compile_rules(items: Iterable[Rule | Comment], names: Names) -> CompiledRule
         entries.append((wanted, slots.setdefault(field_name, len(slots)), number, compiled))
     traced = tuple(("", slot, number, compiled) for _, slot, number, compiled in entries)
     return CompiledRules(tuple(entries), traced, labels, tuple(slots), tuple(compiler.keys), compiler.can_hold)
+
+
+def _check_type(value: object, kind: Any, wanted: str) -> None:
+    """A mistake in rules that are Python objects must not let messages out."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is not {wanted}")
 
 
 class _Compiler:
@@ -113,6 +121,8 @@ class _Compiler:
             ) from None
 
     def _actions(self, actions: Sequence[Action]) -> tuple[CompiledAction, ...]:
+        for each in actions:
+            _check_type(each, Action, "an action")
         return tuple(self._action(each) for each in actions if not isinstance(each, Comment))
 
     def _action(self, action: Action) -> CompiledAction:
@@ -124,6 +134,7 @@ class _Compiler:
             case Redact(what):
                 return CompiledAction(action, Redactor(what))
             case Encrypt(keys):
+                _check_type(keys, tuple, "a tuple of files")
                 if not 1 <= len(keys) <= RECIPIENTS_MAX:
                     raise ValueError(f"encrypt for {len(keys)} keys: must be 1 to {RECIPIENTS_MAX}")
                 self.keys.update(dict.fromkeys(keys))

@@ -28,6 +28,8 @@ def compile_condition(condition: Condition, named: NamedConditions) -> Check:
     """Raises `KeyError` for the name of a condition that is not there, `ValueError` for a test that cannot work."""
     match condition:
         case Test():
+            if not isinstance(condition.values, tuple):
+                raise TypeError(f"Test(…, values={condition.values!r}): must be a tuple")
             return _compile_test(condition)
         case And(conditions):
             checks = [compile_condition(each, named) for each in conditions]

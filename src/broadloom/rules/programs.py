@@ -128,8 +128,8 @@ class ProgramRunner:
 
 
 async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
-    """A program need not read its input."""
-    with suppress(OSError):
+    """A program need not read its input. uvloop raises `RuntimeError` if it has already closed it."""
+    with suppress(OSError, RuntimeError):
         stream.write(data)
         await stream.drain()
         stream.close()

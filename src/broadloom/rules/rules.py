@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -57,6 +58,8 @@ def condition(name: str) -> Callable[[F], F]:
     """Decorator: a condition for rules, by its name. It gets the `Outgoing` and returns whether it holds."""
 
     def register(function: F) -> F:
+        if iscoroutinefunction(function):
+            raise TypeError(f"condition {name!r} must be a plain function: conditions do not wait")
         _conditions[name] = function  # type: ignore[assignment]
         return function
 
@@ -300,7 +303,8 @@ class Rules:
 
     async def release(self, held_id: str, channel: "Channel") -> int:
         """Send a held message and return its sequence number. It passes all rules again, but `hold` does nothing now.
-        Raises `RulesError` if it is not there or belongs to another channel, and as `Channel.broadcast`."""
+        Raises `RulesError` if it is not there, if it belongs to another channel or the channel was joined without
+        rules, and as `Channel.broadcast`."""
         if self.held is None:
             raise RulesError("there is no directory of held messages: pass held=…")
         message = self.held.begin_release(held_id)
@@ -308,6 +312,8 @@ class Rules:
         try:
             if message.out.channel != channel.name:
                 raise RulesError(f"{held_id} belongs to the channel {message.out.channel}, not {channel.name}")
+            if channel._filter is None:
+                raise RulesError(f"{channel.name} was joined without rules: join it with them to release {held_id}")
             sequence = await channel._broadcast_outgoing(replace(message.out, is_released=True))
             is_sent = True
             return sequence

@@ -18,7 +18,12 @@ async def run_command(words: Sequence[str], request: HandledRequest) -> bytes:
     except OSError as problem:
         raise RefusedError(f"{words[0]} cannot be started: {problem.strerror or problem}") from None
     try:
-        output, errors = await process.communicate(request.data)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        reading = process.stdout.read(), process.stderr.read(), _feed(process.stdin, request.data)
+        output, errors, _ = await asyncio.gather(*reading)
+        await process.wait()
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -28,3 +33,13 @@ async def run_command(words: Sequence[str], request: HandledRequest) -> bytes:
         text = errors[-settings.STDERR_BYTES_MAX :].decode(errors="replace").strip()
         raise RefusedError(f"{words[0]} exited with status {process.returncode}{f': {text}' if text else ''}")
     return output
+
+
+async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
+    """A command need not read its input. uvloop raises `RuntimeError` if it has already closed it."""
+    with contextlib.suppress(OSError, RuntimeError):
+        stream.write(data)
+        await stream.drain()
+    with contextlib.suppress(OSError, RuntimeError):
+        stream.close()
+        await stream.wait_closed()
