@@ -51,6 +51,9 @@ def test_topic_is_created_listed_metered_published_and_closed(service: str, tmp_
         code, out, err = topics("subscribe", path, "--plan", "visitor")
         assert (code, out) == (1, "")
         assert "you do not have the qualification 'paid'" in err
+        (tmp_path / "out.rules").write_text('IF { text("secret") } THEN { refuse "confidential" }')
+        code, _, err = topics("publish", path, "a secret", "--rules", str(tmp_path / "out.rules"))
+        assert (code, "confidential" in err) == (1, True), err
         subscribe = ("subscribe", service, "weather", "--plan", "visitor", "--count", "1", "--json")
         with running_command("topics", *subscribe, "--ticket", str(tmp_path / "bob.ticket")) as reader:
             while not reader.out:

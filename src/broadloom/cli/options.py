@@ -94,6 +94,10 @@ SeedsOption = Annotated[str, option("Seed or range, as 7 or 1..20.", "N|N..N")]
 NoTlsOption = Annotated[bool, option("Disable encryption. Use only on trusted networks.")]
 MasterOption = Annotated[str, option("Spark master URL. Default: all cores of this machine.", "URL")]
 
+RulesOption = Annotated[
+    Path | None,
+    option(f"Rules that every message passes before it is sent. Default: `{RULES_VARIABLE}`.", "FILE"),
+]
 ProgramsOption = Annotated[
     list[str] | None, option("Program that rules may run; repeatable.", "NAME=COMMAND", "--rule-program")
 ]
@@ -122,6 +126,16 @@ def bootstrap_hosts(given: list[str] | None) -> list[str]:
     """The hosts of `--bootstrap`, else of the environment."""
     texts = given or [os.environ.get(BOOTSTRAP_VARIABLE, "")]
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def load_rules(given: Path | None, programs: list[str] | None, *, held: Path | None = None) -> "Rules | None":
+    """Options take precedence over the environment."""
+    path = given or os.environ.get(RULES_VARIABLE)
+    if not path:
+        return None
+    from broadloom.rules import Rules
+
+    return Rules.load(path, programs=parse_programs(programs), held=held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +172,8 @@ class JoinOptions:
     local_peers: Annotated[int, option("Number of peers to run in this process.", "N", min=1, max=LOCAL_PEERS_MAX)] = (
         ConnectOptions.local_peers
     )
-    rules: Annotated[
-        Path | None,
-        option(f"Rules that every message passes before it is sent. Default: `{RULES_VARIABLE}`.", "FILE"),
-    ] = None
-    rule_program: Annotated[
-        list[str] | None, option("Program that rules may run; repeatable.", "NAME=COMMAND", "--rule-program")
-    ] = None
+    rules: RulesOption = None
+    rule_program: ProgramsOption = None
     private_key: Annotated[
         list[Path] | None,
         option("Key for messages that rules of others encrypt, from `broadloom rules key`; repeatable.", "FILE"),
@@ -197,13 +206,7 @@ class JoinOptions:
             return broadloom.connect(channel, options=options)
 
     def loaded_rules(self, *, held: Path | None = None) -> "Rules | None":
-        """Options take precedence over the environment."""
-        path = self.rules or os.environ.get(RULES_VARIABLE)
-        if not path:
-            return None
-        from broadloom.rules import Rules
-
-        return Rules.load(path, programs=parse_programs(self.rule_program), held=held)
+        return load_rules(self.rules, self.rule_program, held=held)
 
     def _key(self) -> str | bytes | None:
         """Options take precedence over the environment."""

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.channel.options import ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
-from broadloom.cli.options import BOOTSTRAP_VARIABLE, bootstrap_hosts, option
+from broadloom.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    ProgramsOption,
+    RulesOption,
+    bootstrap_hosts,
+    load_rules,
+    option,
+)
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery import Service
@@ -28,13 +35,16 @@ class DirectoryOptions:
     timeout: Annotated[float, option("Maximum time to join, and for a desk to answer.", "SECONDS", min=0.1)] = (
         ConnectOptions.timeout_s
     )
+    rules: RulesOption = None
+    rule_program: ProgramsOption = None
 
     def connect_options(self) -> dict[str, Any]:
         """Raises `UsageError`."""
         hosts = bootstrap_hosts(self.bootstrap)
-        options = {"bootstrap": hosts, "advertise_host": self.advertise, "timeout_s": self.timeout}
+        options: dict[str, Any] = {"bootstrap": hosts, "advertise_host": self.advertise, "timeout_s": self.timeout}
         with usage_errors():
-            ConnectOptions(**options)  # type: ignore[arg-type]
+            options["rules"] = load_rules(self.rules, self.rule_program)
+            ConnectOptions(**options)
         return options
 
 
