@@ -3,6 +3,7 @@
 import json
 import signal
 import tomllib
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -36,15 +37,15 @@ def test_topic_is_created_listed_metered_published_and_closed(service: str, tmp_
     (tmp_path / "paid.txt").write_text("bob  # since May\n")
     options = ["--store", str(tmp_path / "news.db"), "--creator", "ann", "--qualification", f"paid={tmp_path}/paid.txt"]
     tapes = str(tmp_path / "tapes")
-    with (
-        running_command("topics", "serve", service, "--authority", str(tmp_path / "authority"), *options) as desk,
-        running_command("meter", service, "--out", tapes, "--ticket", str(tmp_path / "meter.ticket")) as meter,
-    ):
-        desk.wait_for_output("0 topics\n")
-        meter.wait_for_output("metering")
-        path = "weather/berlin"
+    serve = ("topics", "serve", service, "--authority", str(tmp_path / "authority"), *options)
+    path = "weather/berlin"
+    with ExitStack() as running:
+        running.enter_context(running_command(*serve)).wait_for_output("0 topics\n")
         created = topics("create", path, "--producer", "ann", "--plan", "visitor", "--qualification", "paid")
         assert created == (0, "created weather/berlin\n", "")
+        metered = ("meter", service, "--out", tapes, "--ticket", str(tmp_path / "meter.ticket"))
+        meter = running.enter_context(running_command(*metered))
+        meter.wait_for_output("metering")
         code, out, _ = topics("list", "--search", "BERLIN", "--json", by="bob")
         listed = json.loads(out)
         assert (code, listed["path"], listed["producers"], listed["plans"]) == (0, path, ["ann"], ["visitor"])

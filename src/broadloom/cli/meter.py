@@ -1,6 +1,7 @@
 """`broadloom meter`: record who is connected to the topics of a service, for bills."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -39,13 +40,15 @@ async def meter(
 
     ticket = service_options.checked_ticket()
     tape = open_tape(out)
+    patterns = tuple(pattern or ("**",))
     try:
         with usage_errors():
-            metering = delivery.Meter(
-                channel, ticket, tape, patterns=tuple(pattern or ("**",)), **service_options.connect_options()
-            )
+            metering = delivery.Meter(channel, ticket, tape, patterns=patterns, **service_options.connect_options())
         async with metering, Output(stop) as shown:
             stop.interrupt_is_success = True
+            if paths := [topic.path for each in patterns for topic in metering.service.topics(each)]:
+                with suppress(TimeoutError):  # the others are joined as soon as a desk answers
+                    await metering.wait_until_metering(*paths, timeout_s=service_options.timeout)
             fields = {"event": "metering", "channel": channel, "out": str(out)}
             text = f"metering {escape_control_chars(channel)} to {escape_control_chars(str(out))}"
             await shown.write(f"{json_line(fields) if json else text}\n")

@@ -7,6 +7,7 @@ subscriber's ticket, so a meter knows the name, whatever the identification says
 
 import asyncio
 import random
+from contextlib import suppress
 
 from broadloom.apps.delivery.entitlements import METER
 from broadloom.apps.delivery.messages import METER_LAYER, Presence, PresenceState, encode
@@ -84,6 +85,8 @@ class Identifier:
     async def end(self) -> None:
         """Tell the meters that are here that the subscriber leaves. One that does not answer sees it in the roster."""
         presence = self._schedule.end()
+        with suppress(TimeoutError, NotConnectedError):  # it may have joined only a moment ago
+            await self._channel.wait_for_roster(END_S)
         await asyncio.gather(*(self._tell(meter, presence, END_S) for meter in self._meters()))
 
     def _meters(self) -> list[Member]:
