@@ -131,14 +131,22 @@ async def test_member_whose_only_neighbor_expires_is_not_rejected_itself() -> No
         assert not ada.status().neighbors
 
 
-async def test_first_peer_says_that_all_ports_are_taken() -> None:
-    name = unique_name()
-    order = PortOrder(ChannelName.parse(name).id)
-    with ExitStack() as taken:
-        for index in range(SETTINGS.discovery_ports):
-            listener = taken.enter_context(socket.socket())
-            with suppress(OSError):  # taken by some other program
+def take_all_ports(taken: ExitStack) -> str:
+    """A channel whose ports are all ours: one that another program has at this moment may become free in the next."""
+    while True:
+        name = unique_name()
+        order = PortOrder(ChannelName.parse(name).id)
+        with ExitStack() as attempt, suppress(OSError):
+            for index in range(SETTINGS.discovery_ports):
+                listener = attempt.enter_context(socket.socket())
                 listener.bind(("127.0.0.1", order[index]))
                 listener.listen()
+            taken.push(attempt.pop_all())
+            return name
+
+
+async def test_first_peer_says_that_all_ports_are_taken() -> None:
+    with ExitStack() as taken:
+        name = take_all_ports(taken)
         with pytest.raises(broadloom.ConnectError, match="the 3 ports that peers search are taken"):
             await broadloom.connect(name, settings=SETTINGS, timeout_s=2)
