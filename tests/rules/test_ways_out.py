@@ -145,10 +145,10 @@ async def by_mailbox(channel: Channel, how: str) -> None:
             await boxes.post(channel.peer_id, "plans", SECRET.encode())
 
 
-async def by_switch(channel: Channel, how: str) -> None:
+async def by_switch(channel: Channel, how: str, kind: Any = bytes) -> None:
     async with Switch(channel, session="hq") as switch:
         if how in ("request", "notify"):
-            await getattr(switch, how)("save", SECRET.encode(), timeout_s=20)
+            await getattr(switch, how)("save", kind(SECRET.encode()), timeout_s=20)
         else:
             async for _ in getattr(switch, how)("save", SECRET.encode(), timeout_s=20):
                 pass
@@ -188,6 +188,7 @@ WAYS: dict[str, Callable[[Channel, Path], Awaitable[object]]] = {
     "put into a mailbox": lambda channel, _: by_mailbox(channel, "put"),
     "letter to a mailbox": lambda channel, _: by_mailbox(channel, "post"),
     "request of the switch": lambda channel, _: by_switch(channel, "request"),
+    "request of the switch, as a bytearray": lambda channel, _: by_switch(channel, "request", bytearray),
     "notice of the switch": lambda channel, _: by_switch(channel, "notify"),
     "requests to all on the switch": lambda channel, _: by_switch(channel, "request_all"),
     "followed request of the switch": lambda channel, _: by_switch(channel, "follow"),
