@@ -313,6 +313,8 @@ def problem_of(seed: int) -> str:
         run_seed(seed)
     except HistoryError as problem:
         return str(problem)
+    except Exception as problem:  # a fault in the mailboxes themselves
+        return f"seed {seed}: {problem!r}"
     return ""
 
 

@@ -17,7 +17,7 @@ from tests.mailboxes.histories import HistoryError, run_seed
 from tests.mailboxes.sim_runtime import Disk
 
 BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
-LONG_SEEDS = range(1000, 3000)
+LONG_BATCHES = [range(first, first + 200) for first in range(1000, 3000, 200)]
 
 
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
@@ -35,8 +35,9 @@ def test_value_on_its_way_to_keepers_does_not_bring_back_a_mailbox_that_was_unbo
 
 
 @pytest.mark.long
-def test_acknowledged_values_survive_in_thousands_of_histories() -> None:
-    for seed in LONG_SEEDS:
+@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
+def test_acknowledged_values_survive_in_thousands_of_histories(seeds: range) -> None:
+    for seed in seeds:
         run_seed(seed)
 
 

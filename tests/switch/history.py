@@ -319,6 +319,8 @@ def problem_of(seed: int) -> str:
         History(seed).run()
     except HistoryError as problem:
         return str(problem)
+    except Exception as problem:  # a fault in the switch itself
+        return f"seed {seed}: {problem!r}"
     return ""
 
 

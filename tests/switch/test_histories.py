@@ -31,6 +31,14 @@ def test_request_that_a_host_has_passed_on_has_no_second_handler_when_the_host_c
     History(30051).run()
 
 
+def test_messages_that_wait_for_a_program_are_ended_once_when_it_cannot_start() -> None:
+    History(1901).run()
+
+
+def test_deadline_of_a_request_holds_if_another_begins_while_one_ends() -> None:
+    History(1763).run()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
 def test_every_request_has_one_handler_and_one_end_in_many_histories(seeds: range) -> None:

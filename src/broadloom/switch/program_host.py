@@ -348,9 +348,11 @@ class ProgramHost:
     # -- programs and time
 
     def _on_not_started(self, program: str, problem: str) -> None:
-        for held in [each for each in self._held[program] if each.row is None]:
-            self._held[program].remove(held)
-            self._finish(held, declined(FailureReason.NOT_STARTED, problem))
+        waiting = self._held[program]
+        self._held[program] = deque(each for each in waiting if each.row is not None)
+        for held in waiting:
+            if held.row is None:
+                self._finish(held, declined(FailureReason.NOT_STARTED, problem))
 
     def _schedule(self) -> None:
         if self._timer is None and (
@@ -361,10 +363,10 @@ class ProgramHost:
     def _tick(self) -> None:
         self._timer = None
         now = self._runtime.now()
-        for name, queue in self._held.items():
-            for held in [each for each in queue if now >= each.expires_at]:
-                if held in queue:
-                    queue.remove(held)
+        for name in self._held:
+            for held in [each for each in self._held[name] if now >= each.expires_at]:
+                if held in self._held[name]:
+                    self._held[name].remove(held)
                     self._finish(held, failed(FailureReason.EXPIRED, f"the deadline passed before {name!r} ran"))
             if self._held[name]:
                 self._flush(name)

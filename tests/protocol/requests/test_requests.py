@@ -796,6 +796,26 @@ def test_timer_that_fires_early_by_a_rounding_error_ends_the_request() -> None:
     assert ended == [request]
 
 
+def test_request_that_begins_while_another_ends_does_not_delay_the_deadlines_before_its_own() -> None:
+    runtime = FakeRuntime()
+    first, second, third = (
+        OutgoingRequest(1, b"", 0, 0, deadline_at, lambda _outcome: None, is_tell=False)
+        for deadline_at in (1.0, 2.0, 10.0)
+    )
+    ended: list[tuple[OutgoingRequest, float]] = []
+
+    def on_deadline(request: OutgoingRequest) -> None:
+        ended.append((request, runtime.now()))
+        if request is first:
+            deadlines.add(third)
+
+    deadlines = Deadlines(runtime, on_deadline)
+    deadlines.add(first)
+    deadlines.add(second)
+    runtime.advance(3.0)
+    assert ended == [(first, 1.0), (second, 2.0)]
+
+
 def test_waiting_one_way_messages_do_not_count_as_requests() -> None:
     """The caller does not know how many wait, so it must not be disconnected because of them."""
     pair = DirectPair(direct_request_bytes_max=256 * KIB)

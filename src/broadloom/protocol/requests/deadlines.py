@@ -56,5 +56,5 @@ class Deadlines:
             _, _, request = heapq.heappop(self._heap)
             if request.state is not RequestState.ENDED:
                 self._on_deadline(request)
-        if self._heap and self._timer is None:
+        if self._heap and (self._timer is None or self._heap[0][0] < self._timer_at):
             self._set_timer(self._heap[0][0])
