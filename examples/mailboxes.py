@@ -16,7 +16,7 @@ CHANNEL = f"farm/{uuid4()}"
 async def work(name: str) -> None:
     async with broadloom.connect(CHANNEL, name=name) as channel, Mailboxes(channel) as boxes:
         portions = await boxes.bind("portions", keep="queue", receive="through")
-        ready = await boxes.bind(f"workers/{name}", fetch=True, while_here=True)
+        ready = await boxes.bind(f"workers/{name}", while_here=True)
         await ready.put(b"ready")
         async for portion in portions:
             total = sum(number * number for number in range(*portion.json()))
@@ -26,7 +26,7 @@ async def work(name: str) -> None:
 async def host(worker_count: int) -> None:
     async with broadloom.connect(CHANNEL, name="host") as channel, Mailboxes(channel) as boxes:
         results = await boxes.bind("results", keep="queue", receive="through")
-        total = await boxes.bind("total", fetch=True)
+        total = await boxes.bind("total")
         arrivals = await boxes.watch("workers/*")
         workers = [(await arrivals.receive(timeout_s=20)).value.owner for _ in range(worker_count)]
         for number in range(10):

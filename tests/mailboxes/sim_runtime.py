@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broadloom.mailboxes.runtime import MailboxStore
     from broadloom.protocol.events import Event, Missed
     from broadloom.protocol.requests.incoming import IncomingRequest
-    from broadloom.protocol.runtime import Timer
+    from broadloom.protocol.runtime import Observer, Timer
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.simulation import Simulation
 
@@ -62,6 +62,10 @@ class SimProgram:
             self.office.start()
         else:
             self.node.call_later(ROSTER_POLL_S, self._start)
+
+    @property
+    def observer(self) -> "Observer | None":
+        return self.node.peer.observer
 
     @property
     def is_synced(self) -> bool:

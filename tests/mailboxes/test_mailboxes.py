@@ -59,7 +59,7 @@ async def has(boxes: Mailboxes, name: str) -> None:
 
 async def test_mb_13_all_functions_of_a_mailbox() -> None:
     async with programs("anna", "ben") as (anna, ben):
-        temperature = await anna.bind("sensors/temperature", fetch=True)
+        temperature = await anna.bind("sensors/temperature")
         assert (temperature.mailbox_class.number, temperature.is_bound, anna.owner) == (8, True, "anna")
         with pytest.raises(NotValidError):
             temperature.get()

@@ -18,7 +18,7 @@ def test_sync_mailboxes_hold_values_and_letters() -> None:
     ):
         events: list[object] = []
         unsubscribe = ben.on_event(events.append)
-        temperature = anna.bind("temperature", fetch=True)
+        temperature = anna.bind("temperature")
         with ben.watch("temperature") as news:
             revision = temperature.put(b"21")
             change = news.receive(timeout_s=20)

@@ -40,7 +40,7 @@ OTHER_TEXTS = {
     ),
     *("name", "ad_name", "plan_name", "topic", "address", "file_path", "terms"),
     *("role", "ticket_serial", "attributes", "content_type"),
-    *("operation", "scope", "file_name", "rule_name", "actions"),
+    *("operation", "scope", "file_name", "rule_name", "actions", "owner", "mailbox_name"),
     *("billing_month", "billing_date", "period", "currency", "time_zone"),
 }
 """A new word for a text is added here, if no other one means the same."""

@@ -140,7 +140,7 @@ def test_content_type_is_recorded(tmp_path: Path) -> None:
     assert rows(tmp_path, "content_type", "topic") == [("text/csv", None)] * 2
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 5])
 def test_tape_of_an_older_version_is_read(tmp_path: Path, version: int) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME, name="Bob")

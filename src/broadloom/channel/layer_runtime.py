@@ -19,7 +19,7 @@ from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel, ChannelEvent
-    from broadloom.protocol.runtime import Timer
+    from broadloom.protocol.runtime import Observer, Timer
 
 log = logging.getLogger("broadloom")
 
@@ -72,6 +72,11 @@ class LayerRuntime(ABC):
     @property
     def peer_id(self) -> PeerId:
         return self._channel.peer_id
+
+    @property
+    def observer(self) -> "Observer | None":
+        """Who records the channel."""
+        return self._channel._observer
 
     def now(self) -> float:
         return self._loop.time()

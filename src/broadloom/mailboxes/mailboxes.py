@@ -1,7 +1,7 @@
 """`Mailboxes`: the public object, one program's mailboxes on a channel, and its view of those of others.
 
 async with broadloom.connect("plant/hall-3", name="kiln") as channel, Mailboxes(channel) as boxes:
-    temperature = await boxes.bind("kiln/temperature", fetch=True)
+    temperature = await boxes.bind("kiln/temperature")
     await temperature.put(b"21.5")
     value = await boxes.fetch("kiln/temperature")
 """
@@ -126,7 +126,7 @@ class Mailboxes:
         receive: Receive | str | None = None,
         keep: str = "latest",
         send: bool | None = None,
-        fetch: bool = False,
+        fetch: bool | None = None,
         held: bool = False,
         copies: int = 1,
         while_here: bool = False,
@@ -139,7 +139,8 @@ class Mailboxes:
         - `keep`: `"latest"` for one value, `"queue"` for letters.
         - `receive`: how letters of others are notified: `"through"`, `"delayed"` or `"polled"`.
         - `send`: whether we put values into it, or post from it; by default if it does not receive.
-        - `fetch`: whether others can read the value. `held`: whether keepers store it, `copies` of them at least.
+        - `fetch`: whether others can read the value; by default they can.
+        - `held`: whether keepers store it, `copies` of them at least.
         - `while_here`: the value is gone when this program is.
         - `room`: letters that wait, `sender_room` of one sender. `then`: called with letters, as `on_letters`.
         """
@@ -166,7 +167,7 @@ class Mailboxes:
         receive: Receive | str | None = None,
         keep: str = "latest",
         send: bool | None = None,
-        fetch: bool = False,
+        fetch: bool | None = None,
         held: bool = False,
         copies: int = 1,
         while_here: bool = False,
@@ -393,7 +394,7 @@ def _class(
     keep: str,
     receive: Receive | str | None,
     send: bool | None,
-    fetch: bool,
+    fetch: bool | None,
     held: bool,
 ) -> MailboxClass:
     if given is not None:
@@ -401,6 +402,7 @@ def _class(
     if keep not in ("latest", "queue"):
         raise ValueError(f"keep={keep!r}: must be latest or queue")
     send = receive is None if send is None else send
+    fetch = keep == "latest" and send if fetch is None else fetch
     return class_of(persistent=keep == "latest", receive=receive, send=send, fetchable=fetch, held=held)
 
 

@@ -32,6 +32,7 @@ from broadloom.mailboxes.model import Change, ChangeKind, GoneReason, Letter, Li
 from broadloom.mailboxes.outbox import Outbox
 from broadloom.mailboxes.own_mailboxes import OwnMailboxes
 from broadloom.mailboxes.record import Record, is_proven
+from broadloom.mailboxes.recording import record_gone, record_seen
 from broadloom.mailboxes.table import MailboxTable
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
@@ -198,6 +199,7 @@ class PostOffice:
         self._schedule_expiry()
 
     def _on_seen(self, record: Record, previous: Record | None, is_new: bool) -> None:
+        record_seen(self.runtime.observer, record)
         had_value = previous is not None and previous.is_valid and CLASSES[previous.class_number].fetchable
         if record.is_valid and CLASSES[record.class_number].fetchable:
             self.runtime.on_change(Change(ChangeKind.PUT if is_new else ChangeKind.PRESENT, value_of(record)))
@@ -207,6 +209,7 @@ class PostOffice:
             self._check_overruled(previous, record if record.is_valid else None)
 
     def _on_gone(self, record: Record, reason: GoneReason) -> None:
+        record_gone(self.runtime.observer, record, reason)
         if record.is_valid and CLASSES[record.class_number].fetchable:
             self.runtime.on_change(Change(ChangeKind.GONE, value_of(record), reason))
         if reason is GoneReason.UNBOUND:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from broadloom.mailboxes.model import Change, MailboxEvent
     from broadloom.mailboxes.record import Record, RecordSigner
-    from broadloom.protocol.runtime import Timer
+    from broadloom.protocol.runtime import Observer, Timer
     from broadloom.wire import PeerId
 
 
@@ -33,6 +33,10 @@ class MailboxRuntime(Protocol):
     @property
     def signer(self) -> "RecordSigner | None":
         """Signs and verifies records; None if the channel has no tickets."""
+
+    @property
+    def observer(self) -> "Observer | None":
+        """Who records the channel."""
 
     def now(self) -> float:
         """Monotonic time in seconds."""

@@ -1,7 +1,7 @@
 """`Mailboxes`, `Mailbox` and `Watch` for synchronous programs: same names, results and exceptions, without `await`.
 
     with broadloom.sync.connect("plant/hall-3", name="kiln") as channel, Mailboxes(channel) as boxes:
-        temperature = boxes.bind("kiln/temperature", fetch=True)
+        temperature = boxes.bind("kiln/temperature")
         temperature.put(b"21.5")
 
 Thread-safe. Callbacks run in Broadloom's own thread and must not block.

@@ -20,7 +20,7 @@ _MESSAGE_KINDS = [
     each.value
     for each in (
         *(EventKind.SENT, EventKind.RECEIVED, EventKind.DELIVERED, EventKind.MISSED),
-        *(EventKind.REQUEST_STEP, EventKind.HANDLER_STEP),
+        *(EventKind.REQUEST_STEP, EventKind.HANDLER_STEP, EventKind.MAILBOX_CHANGE),
     )
 ]
 

@@ -311,6 +311,8 @@ class LayerEvent(NamedTuple):
     rule_number: int | None = None
     actions: str | None = None
     duration_ms: float | None = None
+    owner: str | None = None
+    size_bytes: int | None = None
 
 
 OwnerEvent = CardChanged | ChannelClosed | QuotaExceeded | Revoked

@@ -42,7 +42,8 @@ _MEMBER_KINDS = {
     MemberLost: KIND_NUMBERS[EventKind.MEMBER_LOST],
 }
 _LAYER_KINDS = {
-    kind.value: KIND_NUMBERS[kind] for kind in (EventKind.REQUEST_STEP, EventKind.HANDLER_STEP, EventKind.RULE_HIT)
+    kind.value: KIND_NUMBERS[kind]
+    for kind in (EventKind.REQUEST_STEP, EventKind.HANDLER_STEP, EventKind.RULE_HIT, EventKind.MAILBOX_CHANGE)
 }
 _GROUPS_KIND = layer_kind(GROUPS)
 _ID_MAX = (1 << 64) - 1
@@ -205,8 +206,10 @@ class Recorder:
             rule_number=event.rule_number,
             actions=event.actions,
             duration_ms=event.duration_ms,
+            owner=event.owner,
         )
-        self._put(_LAYER_KINDS[event.kind], author=event.author, sequence=event.sequence, extra=extra)
+        kind, size = _LAYER_KINDS[event.kind], event.size_bytes
+        self._put(kind, author=event.author, sequence=event.sequence, size=size, extra=extra)
 
     def _record_identity_message(self, author: PeerId, data: bytes, *, is_own: bool = False) -> None:
         """An identification, or an ad that another member announced."""
@@ -258,11 +261,12 @@ class Recorder:
         last: int | None = None,
         neighbor: PeerId | None = None,
         count: int | None = None,
+        size: int | None = None,
         extra: OptionalColumns | None = None,
     ) -> None:
         """Append a row of a rare kind."""
         now_us = int(self._clock() * 1e6)
-        self._append((kind, now_us, self._origin, author, sequence, last, None, neighbor, count, None, extra))
+        self._append((kind, now_us, self._origin, author, sequence, last, None, neighbor, count, size, extra))
         if len(self._rows) >= self._queue.check_at_rows or extra is not None:
             self._queue.check_limits(extra)
 

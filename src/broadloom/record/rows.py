@@ -47,13 +47,14 @@ class OptionalColumns(NamedTuple):
     rule_number: int | None = None
     actions: str | None = None
     duration_ms: float | None = None
+    owner: str | None = None
 
     @property
     def queued_bytes(self) -> int:
         """Data and texts that may be long. Counts against `queue_bytes_max`."""
         sized = (
             *(self.name, self.group_id, self.topic, self.payload, self.attributes, self.content_type),
-            *(self.reason, self.file_name, self.actions),
+            *(self.reason, self.file_name, self.actions, self.owner),
         )
         return sum(map(len, filter(None, sized)))
 

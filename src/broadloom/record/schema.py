@@ -14,7 +14,7 @@ from typing import Self
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
 
 OLDEST_VERSION = 3
@@ -69,6 +69,10 @@ class EventKind(StrEnum):
     REQUEST_STEP = "request_step", "The request `sequence` that the peer sent on the switch has reached `status`."
     HANDLER_STEP = "handler_step", "The peer has the request `sequence` of `author` on the switch; see `status`."
     RULE_HIT = "rule_hit", "The rule `name` acted on a message that the peer was about to send; see `status`."
+    MAILBOX_CHANGE = (
+        "mailbox_change",
+        "The peer knows revision `sequence` of the mailbox `name` of `owner`, which `author` wrote; see `status`.",
+    )
     ROWS_DROPPED = (
         "rows_dropped",
         "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`.",
@@ -131,10 +135,14 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("end_time", TIME, "Of `rows_dropped`: time of the last row."),
     TapeColumn("peer", ID, "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
     TapeColumn(
-        "author", ID, "Author of the message, sender of the request, or peer that identified itself, joined or left."
+        "author",
+        ID,
+        "Author of the message or value, sender of the request, or peer that identified itself, joined or left.",
     ),
     TapeColumn(
-        "sequence", pa.int64(), "Sequence number of the message or request, per author; the first one of `missed`."
+        "sequence",
+        pa.int64(),
+        "Sequence number of the message or request, per author; the first one of `missed`; revision of a mailbox.",
     ),
     TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
     TapeColumn("hops", pa.int64(), "Links that the message traveled."),
@@ -143,14 +151,15 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn(
         "reason",
         pa.string(),
-        "Why the link ended, the member is lost, the request failed, or the message was not sent.",
+        "Why the link ended, the member is lost, the request failed, the message was not sent, or the value is gone.",
     ),
     TapeColumn("event_count", pa.int64(), "Number of duplicates, or of dropped rows."),
-    TapeColumn("size_bytes", pa.int64(), "Size of the payload."),
+    TapeColumn("size_bytes", pa.int64(), "Size of the payload or value."),
     TapeColumn(
         "name",
         pa.string(),
-        "Name of the subscriber, neighbor, member or ad; of the peer itself in `joined`; operation of a request; rule.",
+        "Name of the subscriber, neighbor, member, ad, rule or mailbox; of the peer itself in `joined`; operation of a "
+        "request.",
     ),
     TapeColumn("group_id", pa.string(), "Group of the message or ad."),
     TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
@@ -166,7 +175,9 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("is_proven", pa.bool_(), "Whether `name` is on a ticket, not self-chosen.", since_version=4),
     TapeColumn("attributes", pa.string(), "Names and values of an identification, as JSON.", since_version=4),
     TapeColumn("content_type", pa.string(), "Content type of the message.", since_version=4),
-    TapeColumn("status", pa.string(), "What became of the request, or of the message by the rule.", since_version=5),
+    TapeColumn(
+        "status", pa.string(), "What became of the request, the value, or the message by the rule.", since_version=5
+    ),
     TapeColumn("handler", ID, "Peer that handles the request, or holds it in a queue.", since_version=5),
     TapeColumn("scope", pa.string(), "Scope of the request.", since_version=5),
     TapeColumn("file_name", pa.string(), "File that the request is about.", since_version=5),
@@ -185,6 +196,7 @@ COLUMNS: tuple[TapeColumn, ...] = (
         "Time that the rule took; of a request that is sent, its timeout.",
         since_version=5,
     ),
+    TapeColumn("owner", pa.string(), "Owner of the mailbox.", since_version=6),
 )
 
 SCHEMA: pa.Schema = pa.schema(

@@ -22,7 +22,6 @@ from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
-    from broadloom.protocol.runtime import Observer
     from broadloom.switch.core import SwitchCore
     from broadloom.switch.handlers import HandlerCall
     from broadloom.switch.program_types import ProgramType
@@ -61,10 +60,6 @@ class ChannelSwitchRuntime(LayerRuntime):
     @property
     def is_connected(self) -> bool:
         return self._channel.is_connected
-
-    @property
-    def observer(self) -> "Observer | None":
-        return self._channel._observer
 
     @property
     def has_whole_roster(self) -> bool:

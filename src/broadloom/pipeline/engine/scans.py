@@ -14,8 +14,8 @@ from broadloom.pipeline.analysis.link_crossings import COLUMNS as CROSSING_COLUM
 from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
 from broadloom.pipeline.analysis.subscribers import NAME_COLUMNS, gather_names
 from broadloom.pipeline.engine.events import plain
+from broadloom.pipeline.tables import mailbox_stats, requests, rule_stats
 from broadloom.pipeline.tables import messages as messages_function
-from broadloom.pipeline.tables import requests, rule_stats
 from broadloom.pipeline.tables.membership_intervals import ROSTER_KINDS
 from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS
 from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
@@ -129,6 +129,10 @@ def _rule_hits(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFra
     return rule_stats.rule_hits(events)
 
 
+def _mailbox_changes(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return mailbox_stats.mailbox_changes(events)
+
+
 def _messages(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
     return messages_function.gather_messages(events)
 
@@ -173,6 +177,7 @@ SCANS = {
     ),
     "requests": Scan(requests.EVENT_COLUMNS, _requests, frozenset({"requests"})),
     "rule_hits": Scan(rule_stats.EVENT_COLUMNS, _rule_hits, frozenset({"rule_stats"})),
+    "mailbox_changes": Scan(mailbox_stats.EVENT_COLUMNS, _mailbox_changes, frozenset({"mailbox_stats"})),
 }
 
 

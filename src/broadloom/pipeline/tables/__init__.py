@@ -40,6 +40,7 @@ _MODULES = (
     "topic_stats",
     "request_stats",
     "rule_stats",
+    "mailbox_stats",
 )
 
 
