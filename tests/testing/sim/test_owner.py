@@ -117,7 +117,7 @@ def _publisher_and_victims(simulation: Simulation, honest: list[SimNode]) -> tup
     return publisher, [victim]
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2, 3, 250])
 def test_documents_and_quotas_hold_under_faults(seed: int) -> None:
     faulty_run(seed)
 

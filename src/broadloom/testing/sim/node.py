@@ -117,6 +117,7 @@ class SimNode:
         owner_verifier = owner.verifier(number, me.peer_id) if owner is not None else None
         self.identity = owner_verifier.identity if owner_verifier is not None else None
         """What its certificate would state, if there are tickets."""
+        self.bootstrap = bootstrap
         own_signer = signer(me.peer_id) if signer is not None else None
         self.peer = Peer(
             self,

@@ -179,7 +179,16 @@ class Simulation:
         lasted longer than messages are retained, for example.
         """
         self.set_traffic(0)
+        self._help_stranded()
         self.converge(timeout_s, allow_missed=allow_missed)
+
+    def _help_stranded(self) -> None:
+        """Give newcomers whose bootstrap hosts are all gone others, as their users would."""
+        members = [node.address for node in self.members if not node.is_hostile]
+        for node in self.alive:
+            is_searching = node.peer.state is PeerState.DISCOVERING
+            if is_searching and not any(address.port == 0 or address in members for address in node.bootstrap):
+                node.peer.set_bootstrap(tuple(members[: self.settings.bootstrap_count]))
 
     def converge(self, timeout_s: float, *, allow_missed: bool = False) -> float:
         """Wait until the fabric is regular and connected and every message is delivered; return the seconds it took."""
