@@ -335,7 +335,9 @@ class Rules:
         """The exception for what a rule could not do."""
         self._count(run)
         if run.current >= 0:
-            self._counter(run.label).hits += 1
+            counter = self._counter(run.label)
+            counter.hits += 1
+            counter.seconds += run.elapsed_s
         if not isinstance(problem, Exception):
             return problem  # cancelled: nothing was sent
         return self._not_sent(run.label, problem)
