@@ -62,6 +62,12 @@ class Feed:
         """Messages of members that are not producers of their topic."""
         return sum(each.rejected_count for each in self._intakes.values())
 
+    def member_names(self) -> frozenset[str]:
+        """The names on the tickets of all members of its channels now: subscribers, producers and meters."""
+        connections = [each.connection for each in self._memberships.values() if each.connection is not None]
+        members = [member for each in connections for member in each.channel.members()]
+        return frozenset(member.name for member in members if member.is_proven)
+
     async def __aenter__(self) -> Self:
         for pattern in self.patterns:
             if not self._service.topics(pattern):
