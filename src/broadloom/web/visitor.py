@@ -213,7 +213,7 @@ class Visitor:
         await asyncio.gather(*self._closing, return_exceptions=True)
         for path in {*self.readings, *self._producers}:
             await self._disconnect(path)
-        await self.service.__aexit__(None, None, None)
+        await self.service.aclose()
 
 
 def item_text(item: Item) -> str:

@@ -1,7 +1,7 @@
 """`Feed`: the items of any number of topics, on any number of channels, in one place."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -145,7 +145,7 @@ class Feed:
                 await self._items.wait()
         return self._items.pop()
 
-    async def __aiter__(self) -> AsyncIterator[Item]:
+    async def __aiter__(self) -> AsyncGenerator[Item, None]:
         while True:
             try:
                 yield await self.receive()

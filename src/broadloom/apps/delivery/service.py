@@ -110,6 +110,10 @@ class Service:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End all that was opened with it, and leave the directory."""
         await asyncio.gather(*(each.aclose() for each in tuple(self._open)))
         if self._follower is not None:
             self._follower.cancel()
@@ -183,6 +187,7 @@ class Service:
     async def create(
         self,
         path: str,
+        /,
         *,
         producers: Iterable[str] = (),
         topics: Mapping[str, Iterable[str]] | None = None,
