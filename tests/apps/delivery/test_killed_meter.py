@@ -41,7 +41,8 @@ class MeterProcess:
     async def end(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-        assert await asyncio.wait_for(self._process.wait(), TIMEOUT_S) == (-9 if number is signal.SIGKILL else 0)
+        await asyncio.wait_for(self._process.communicate(), TIMEOUT_S)
+        assert self._process.returncode == (-9 if number is signal.SIGKILL else 0)
 
 
 def has_row(tapes: Path, name: str, meters: int = 1) -> Callable[[], bool]:

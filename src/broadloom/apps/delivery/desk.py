@@ -120,8 +120,8 @@ class Desk:
             await self._boxes.wait_until_synced()
             self._boxes.on_event(self._on_mailbox_event)
             watch = await self._boxes.watch("**", of=DESK)
-            while watch.unread_count:
-                self._on_change(await watch.receive())
+            while (change := watch.receive_nowait()) is not None:
+                self._on_change(change)
             self._start(self._follow(watch))
             if self._prices:
                 await self._put(PRICES_MAILBOX, json.dumps(self._prices, ensure_ascii=False).encode())

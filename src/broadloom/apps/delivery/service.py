@@ -99,8 +99,8 @@ class Service:
             if not await self._boxes.wait_until_synced(self._options.get("timeout_s", TIMEOUT_S)):
                 log.warning("%s: the directory is not complete yet; the rest follows", self.name)
             watch = await self._boxes.watch(f"{MAILBOX_PREFIX}**", of=DESK)
-            while watch.unread_count:
-                self._on_change(await watch.receive())
+            while (change := watch.receive_nowait()) is not None:
+                self._on_change(change)
             self._follower = asyncio.get_running_loop().create_task(self._follow(watch))
         except BaseException:
             self._channel.abort()
