@@ -35,7 +35,7 @@ TAPE_FILE_S = 5.0
 """Age at which files of the tape are finished, and can be billed."""
 ITEM_S = 1.0
 AD_EVERY = 8
-"""One in so many items is an ad."""
+"""Every such item is an ad."""
 AWAY_S, HERE_S = 4.0, 8.0
 """A reader that comes and goes is away and here for about this long."""
 STOP_S = 10.0
@@ -106,7 +106,7 @@ class NewsDemo:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def write_billing_file(self) -> None:
-        """With those who subscribed until now."""
+        """With the subscribers until now."""
         found = subscribers_toml(self._desk.subscribers(), self._desk.listing_of) if self._desk is not None else ""
         self.billing_file.write_text(BILLING + found, encoding="utf-8")
 
