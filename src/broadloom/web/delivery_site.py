@@ -68,11 +68,12 @@ class DeliverySite:
         if len(self._visitors) >= VISITORS_MAX:
             raise SignInError(f"{VISITORS_MAX} visitors are signed in, and more are not possible: try again later")
         async with self._signing_in:
-            await self.sign_out(session)
             service = delivery.open(self.name, ticket, **self._options)
             await service.__aenter__()
-            visitor = Visitor(service)
+            visitor, old = Visitor(service), self._visitors.pop(session, None)
             self._visitors[session] = visitor
+            if old is not None:
+                await old.close()
         with suppress(delivery.DeliveryError):  # without a desk, topics can be browsed, and all else says why not
             await visitor.refresh_account()
         if self._idle_task is None:

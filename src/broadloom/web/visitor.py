@@ -52,6 +52,11 @@ class Reading:
     def feed(self) -> "Feed":
         return self._feed
 
+    @property
+    def is_over(self) -> bool:
+        """It was withdrawn, or the topic was closed: there will be no more items."""
+        return self._reader is not None and self._reader.done()
+
     async def start(self) -> None:
         """Raises `DeliveryError`."""
         await self._feed.__aenter__()
@@ -116,8 +121,12 @@ class Visitor:
         """Raises `DeliveryError`."""
         self.problem = ""
         await self._connect(path, plan)
-        connected = self.readings[path].feed.topics
-        self.free |= {topic for topic, state in connected.items() if state == "connected"}
+        states = self.readings[path].feed.topics
+        self.free |= {
+            topic.path
+            for topic in self.service.topics(path)
+            if not topic.entry.offer.plans and states.get(topic.path) == "connected"
+        }
         await self.refresh_account()
 
     async def unsubscribe(self, path: str) -> None:
@@ -167,8 +176,12 @@ class Visitor:
 
     async def _connect(self, path: str, plan: str) -> None:
         async with self._lock:
-            if path in self.readings:
+            old = self.readings.get(path)
+            if old is not None and not old.is_over:
                 return
+            if old is not None:
+                del self.readings[path]
+                await old.close()
             reading = Reading(self.service, path, plan)
             await reading.start()
             self.readings[path] = reading
