@@ -14,8 +14,8 @@ settings.register_profile("broadloom", deadline=None)
 settings.load_profile("broadloom")
 
 
-SHARED_SCOPES = "tests/pipeline/", "tests/web/test_pages.py"
-"""Tests that share something slow to start: Spark, and a browser with a local cluster."""
+SHARED_SCOPES = "tests/pipeline/", "tests/web/test_pages.py", "tests/web/test_topics.py"
+"""Tests that share something slow to start: Spark, and a browser with a local cluster or a delivery service."""
 
 
 class SharedScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]

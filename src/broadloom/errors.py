@@ -75,10 +75,12 @@ class NoAnswerError(RequestError):
 class RefusedError(RequestError):
     """The peer answered, but not with a reply. A handler raises it to refuse a request, with a text for the caller."""
 
-    def __init__(self, text: str = "", status: str = "refused") -> None:
+    def __init__(self, text: str = "", status: str = "refused", reason: str | None = None) -> None:
         super().__init__(text)
         self.status = status
         """`no_handler`, `refused`, `failed`, `busy`, `too_large`, `not_allowed`, `expired` or `leaving`."""
+        self.reason = text if reason is None else reason
+        """What the handler said, without the name of the peer."""
 
 
 class BusyError(RequestError):

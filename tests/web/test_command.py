@@ -15,8 +15,10 @@ from tests.web.server import running_server
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ([], "pass a channel, --tapes or --results"),
+        ([], "pass a channel, --tapes, --results or --service"),
         (["--tapes", "/nowhere/at/all"], "is not a directory"),
+        (["--tapes", ".", "--bills", "results"], "name it with --service"),
+        (["--service", "news"], "news"),
         (["--tapes", ".", "--listen", "here"], "--listen must be a port"),
         (["--tapes", ".", "--listen", "0.0.0.0:0"], "set BROADLOOM_WEB_PASSWORD"),
     ],

@@ -200,7 +200,7 @@ class Requester(LoopBound):
                 return NoAnswerError(f"{subject}: {what} within {timeout_s:g} s", sent=outcome.sent)
             case OutcomeKind.REFUSED:
                 text = outcome.text or outcome.status.name.lower().replace("_", " ")
-                return RefusedError(f"{subject} refused: {text}", outcome.status.name.lower())
+                return RefusedError(f"{subject} refused: {text}", outcome.status.name.lower(), text)
             case OutcomeKind.UNKNOWN_PEER:
                 return UnknownPeerError(f"{subject}: {outcome.text}")
             case OutcomeKind.TOO_LARGE:

@@ -1,6 +1,9 @@
 """`broadloom demo`: a local cluster, with live pages or without a browser."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +13,9 @@ from broadloom.cli.output import print_json
 from broadloom.cli.runner import StopSignal, command, hint
 
 if TYPE_CHECKING:
+    from broadloom.apps.delivery.demo_news import NewsDemo
+    from broadloom.pipeline.sidecar_client import SidecarClient
+    from broadloom.testing.cluster.cluster import LocalCluster
     from broadloom.testing.cluster.demo_run import DemoSummary
 
 
@@ -40,11 +46,13 @@ async def demo(
     """Run a local cluster with live pages: kill peers and watch the fabric repair itself.
 
     Starts real peers that exchange chat messages, prices, identifications and ads, records what they see, builds
-    tables with Spark while the tapes grow, and serves the pages on this machine. Ctrl-C stops everything. The tables
-    follow half a minute later, when Spark has started.
+    tables with Spark while the tapes grow, and serves the pages on this machine. A small news service runs beside
+    them: sign in on the page Topics, and see what it costs. Ctrl-C stops everything. The tables follow half a minute
+    later, when Spark has started.
 
     With --headless there are no pages: the cluster grows, sends, loses peers and repairs itself while other peers
-    join and leave. Exit status 0 only if the audit found every delivery. Linux only.
+    join and leave. At the end, Spark audits it and bills the readers of the news service. Exit status 0 only if the
+    audit found every delivery. Linux only.
 
     Examples:
 
@@ -76,12 +84,18 @@ async def demo(
     )
     with config.validated().working_directory() as directory:
         if headless:
-            from broadloom.pipeline.sidecar_client import require_spark, start_tape_audit
-
+            report = (lambda _text: None) if json else hint
             if spark:
+                from broadloom.apps.delivery.demo_news import NewsDemo
+                from broadloom.pipeline.sidecar_client import require_spark
+
                 require_spark()
-            start_audit = start_tape_audit if spark else None
-            summary = await run_demo(config, directory, (lambda _text: None) if json else hint, start_audit)
+                async with NewsDemo(directory / "news") as news:
+                    summary = await run_demo(config, directory, report, partial(_audit_with_bill, news))
+                if news.problem:
+                    report(f"the news service did not run: {news.problem}")
+            else:
+                summary = await run_demo(config, directory, report)
             _print_summary(summary, json=json)
             return VERDICT_CODES[summary.verdict]
         from broadloom.web.demo import serve_demo
@@ -89,6 +103,33 @@ async def demo(
         stop.interrupt_is_success = True
         await serve_demo(config, directory)
         return SUCCESS
+
+
+@asynccontextmanager
+async def _audit_with_bill(
+    news: "NewsDemo", cluster: "LocalCluster", directory: Path
+) -> "AsyncIterator[_AuditWithBill]":
+    from broadloom.pipeline.sidecar_client import start_tape_audit
+
+    async with start_tape_audit(cluster, directory) as client:
+        yield _AuditWithBill(client, news)
+
+
+class _AuditWithBill:
+    """The audit of the cluster, and the bill of the news service, computed by one Spark."""
+
+    def __init__(self, client: "SidecarClient", news: "NewsDemo") -> None:
+        self._client = client
+        self._news = news
+
+    @property
+    def ready_s(self) -> float | None:
+        return self._client.ready_s
+
+    async def audit(self) -> dict[str, Any]:
+        await self._news.stop()
+        result = await self._client.audit()
+        return result | {"bill": await self._news.bill(self._client)}
 
 
 def _print_summary(summary: "DemoSummary", *, json: bool) -> None:

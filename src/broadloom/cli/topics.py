@@ -111,13 +111,14 @@ async def show(
         topic = service.directory.topic(path)
         if topic is None:
             raise CommandFailedError(f"{channel} has no topic {path}; `broadloom topics list` shows all")
-        fields = {**topic.as_dict(), "channel": topic.entry.channel}
+        prices = {name: text for name, text in (await service.prices()).items() if name in topic.entry.offer.plans}
+        fields = {**topic.as_dict(), "prices": prices, "channel": topic.entry.channel}
     if json:
         print_json(fields)
         return
     rows = table(["", ""])
     for name, value in fields.items():
-        rows.add_row(_cell(name), _cell(_joined(value) if isinstance(value, list) else value))
+        rows.add_row(_cell(name), _cell(_value_text(value)))
     console().print(rows)
 
 
@@ -321,6 +322,9 @@ async def serve(
         list[str] | None,
         option("File with the names that have a qualification, one per line; repeatable.", "NAME=FILE"),
     ] = None,
+    billing: Annotated[
+        Path | None, option("Billing file of the pipeline: readers see what its plans cost.", "FILE")
+    ] = None,
     ticket_hours: Annotated[float, option("Longest lifetime of tickets for topics.", "HOURS")] = 24.0,
     json: JsonOption = False,
 ) -> None:
@@ -333,6 +337,7 @@ async def serve(
 
     - `broadloom topics serve delivery/news --authority news.authority --store news.db --creator ann`
     - `broadloom topics serve delivery/news --authority news.authority --qualification paid=paid.txt`
+    - `broadloom topics serve delivery/news --authority news.authority --billing billing.toml`
     """
     from broadloom.apps import delivery
     from broadloom.cli.service_options import NamesFile, expanded_names
@@ -347,6 +352,7 @@ async def serve(
             qualifications=qualified,
             creators=expanded_names(creator),
             operators=expanded_names(operator),
+            prices=_prices(billing),
             ticket_s=ticket_hours * 3600,
             **directory_options.connect_options(),
         )
@@ -397,6 +403,19 @@ async def subscribers(
             print(subscribers_toml(records, desk.listing_of, zone), end="")
 
 
+def _prices(billing: Path | None) -> dict[str, str]:
+    if billing is None:
+        return {}
+    from broadloom.pipeline.billing.config import BillingConfigError, load
+    from broadloom.pipeline.billing.price_text import price_text
+
+    try:
+        config = load(billing)
+    except BillingConfigError as problem:
+        raise UsageError(str(problem)) from None
+    return {name: price_text(plan, config.currency) for name, plan in config.plans.items()}
+
+
 @asynccontextmanager
 async def _service(channel: str, service_options: ServiceOptions) -> "AsyncIterator[Service]":
     async with service_options.open(channel) as service:
@@ -424,6 +443,12 @@ def _lists(topic: "Topic") -> tuple[Any, Any]:
 
 def _joined(values: Any) -> str:
     return ", ".join(map(str, values))
+
+
+def _value_text(value: Any) -> object:
+    if isinstance(value, dict):
+        return _joined(f"{name}: {text}" for name, text in value.items())
+    return _joined(value) if isinstance(value, list) else value
 
 
 def _cell(value: object) -> Text:

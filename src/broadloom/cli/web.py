@@ -4,12 +4,16 @@ import asyncio
 import os
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from broadloom.cli.exit_codes import UsageError, require_extra
-from broadloom.cli.options import JoinOptions, JsonOption, OptionalChannelArgument, option
+from broadloom.channel.options import ConnectOptions
+from broadloom.cli.exit_codes import UsageError, require_extra, usage_errors
+from broadloom.cli.options import JoinOptions, JsonOption, OptionalChannelArgument, bootstrap_hosts, option
 from broadloom.cli.output import print_result
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
+
+if TYPE_CHECKING:
+    from broadloom.web.delivery_site import DeliverySite
 
 PASSWORD_VARIABLE = "BROADLOOM_WEB_PASSWORD"
 
@@ -21,6 +25,12 @@ async def web(
     channel: OptionalChannelArgument = "",
     tapes: Annotated[Path | None, option("Tapes to replay.", "DIR")] = None,
     results: Annotated[Path | None, option("Results of `pipeline run`.", "DIR")] = None,
+    service: Annotated[
+        str, option("Directory of a delivery service; its visitors sign in with their tickets.", "CHANNEL")
+    ] = "",
+    bills: Annotated[
+        Path | None, option("Results of `pipeline run` with the bills of --service. Visitors see their own.", "DIR")
+    ] = None,
     listen: Annotated[
         str,
         option(
@@ -34,16 +44,18 @@ async def web(
     open_browser: Annotated[bool, option("Open the browser.", None, "--open")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Serve pages for a channel, tapes and tables until interrupted.
+    """Serve pages for a channel, tapes, tables and the topics of a delivery service until interrupted.
 
     Joins the channel as one more peer; the pages show what that peer sees. For a cluster with peers to kill, use
-    `broadloom demo`. Needs the extra `web`.
+    `broadloom demo`. With --service and no channel, --ticket is offered to everyone on the sign-in page. Needs the
+    extra `web`.
 
     Examples:
 
     - `broadloom web chess/club-42`
     - `broadloom web --tapes tapes`
     - `broadloom web --tapes tapes --results results --open`
+    - `broadloom web --service delivery/news --ticket ann.ticket --bills results`
     - `BROADLOOM_WEB_PASSWORD=… broadloom web news/today --listen 0.0.0.0:8470`
     """
 
@@ -54,13 +66,15 @@ async def web(
             # In a thread: some browsers block until they are closed.
             asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
 
-    if not channel and tapes is None and results is None:
-        raise UsageError("nothing to show: pass a channel, --tapes or --results")
+    if not channel and tapes is None and results is None and not service:
+        raise UsageError("nothing to show: pass a channel, --tapes, --results or --service")
+    if bills is not None and not service:
+        raise UsageError("--bills shows the bills of a delivery service: name it with --service")
     if tapes is not None and not tapes.is_dir():
         raise UsageError(f"{tapes} is not a directory; create tapes with `broadloom record --out`")
     host, port = _parse_address(listen)
     require_extra("web")
-    serve_options = {
+    serve_options: dict[str, Any] = {
         "tapes_dir": tapes,
         "results_dir": results,
         "host": host,
@@ -68,7 +82,26 @@ async def web(
         "password": password if password is not None else os.environ.get(PASSWORD_VARIABLE),
         "on_ready": on_ready,
     }
+    if service:
+        serve_options["delivery"] = _delivery_site(service, bills, join_options, is_offered=not channel)
     await _serve(stop, channel, join_options, serve_options)
+
+
+def _delivery_site(service: str, bills: Path | None, join_options: JoinOptions, *, is_offered: bool) -> "DeliverySite":
+    from broadloom.protocol import ChannelName
+    from broadloom.security import Ticket
+    from broadloom.web.delivery_site import DeliverySite
+
+    with usage_errors():
+        options: dict[str, Any] = {
+            "bootstrap": bootstrap_hosts(join_options.bootstrap),
+            "advertise_host": join_options.advertise,
+            "timeout_s": join_options.timeout,
+        }
+        ConnectOptions(**options)
+        ChannelName.parse(service)
+        tickets = [Ticket.load(join_options.ticket)] if join_options.ticket is not None and is_offered else []
+    return DeliverySite(service, options=options, tickets=tickets, bills_dir=bills)
 
 
 async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_options: dict[str, Any]) -> None:

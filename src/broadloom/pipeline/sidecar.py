@@ -66,7 +66,10 @@ class Sidecar:
             request = json.loads(line)
             if request["do"] == "stop":
                 break
-            self._build_tables(spark, request["only"])
+            if request["do"] == "build":
+                self._build(spark, request)
+            else:
+                self._build_tables(spark, request["only"])
         self._stop.set()
         if follow:
             following.join(FOLLOW_STOP_TIMEOUT_S)
@@ -86,6 +89,19 @@ class Sidecar:
             follow(self._tapes, self._out, stop=self._stop, on_progress=on_progress, spark=spark)
         except BroadloomError as error:
             self._send(failed=f"the live tables failed: {error}")
+
+    def _build(self, spark: "SparkSession", request: dict[str, Any]) -> None:
+        """Tables of other tapes."""
+        from broadloom.pipeline import build
+
+        began = time.monotonic()
+        tapes, out = Path(request["tapes"]), Path(request["out"])
+        try:
+            build.build_tables(tapes, out, only=request["only"], settings=request["settings"], spark=spark)
+        except BroadloomError as error:
+            self._send(tables_failed=str(error))
+            return
+        self._send(seconds=time.monotonic() - began)
 
     def _build_tables(self, spark: "SparkSession", only: list[str]) -> None:
         from broadloom.pipeline import build

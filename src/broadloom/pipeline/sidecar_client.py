@@ -70,6 +70,7 @@ class SidecarClient:
         self._tables_error = ""
         self._changed = asyncio.Event()
         self._reply: dict[str, Any] | None = None
+        self._asking = asyncio.Lock()
         ours, theirs = socket.socketpair()
         arguments = [str(theirs.fileno()), str(os.getpid()), str(tapes), str(out), *(["follow"] if follow else [])]
         tapes.mkdir(parents=True, exist_ok=True)
@@ -134,20 +135,36 @@ class SidecarClient:
         self, only: tuple[str, ...] = ("audit_summary",), timeout_s: float = TABLES_TIMEOUT_S
     ) -> dict[str, Any]:
         """Build these tables (none: all) from the tapes; returns `summary`, `violations` and `seconds`."""
-        await self.wait_until_ready()
-        self._reply = None
-        self._send(do="tables", only=list(only))
-        await self._wait_until(lambda: self._reply is not None, timeout_s, "the tables were not built")
-        reply: dict[str, Any] | None = self._reply
-        assert reply is not None
-        if "tables_failed" in reply:
-            raise SidecarError(reply["tables_failed"])
+        reply = await self._ask(timeout_s, do="tables", only=list(only))
         summaries = [row for row in reply["summaries"] if row["channel"] == self._channel]
         if not summaries:
             raise SidecarError("the tapes hold nothing to audit")
         self.audit_summary = summaries[0]
         violations = [row for row in reply["violations"] if row["channel"] == self._channel]
         return {"summary": summaries[0], "violations": violations, "seconds": reply["seconds"]}
+
+    async def build(
+        self,
+        tapes: Path,
+        out: Path,
+        only: tuple[str, ...],
+        settings: dict[str, str],
+        timeout_s: float = TABLES_TIMEOUT_S,
+    ) -> None:
+        """Build these tables from other tapes."""
+        await self._ask(timeout_s, do="build", tapes=str(tapes), out=str(out), only=list(only), settings=settings)
+
+    async def _ask(self, timeout_s: float, **request: Any) -> dict[str, Any]:
+        await self.wait_until_ready()
+        async with self._asking:
+            self._reply = None
+            self._send(**request)
+            await self._wait_until(lambda: self._reply is not None, timeout_s, "the tables were not built")
+            reply: dict[str, Any] | None = self._reply
+        assert reply is not None
+        if "tables_failed" in reply:
+            raise SidecarError(reply["tables_failed"])
+        return reply
 
     async def _rebuild_tables(self) -> None:
         """Rebuild all tables regularly; errors are shown and retried."""

@@ -11,7 +11,7 @@ import ipaddress
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -173,7 +173,12 @@ class AuthMiddleware:
         await _respond(send, 303, "", ((b"location", location.encode()), (b"set-cookie", cookie.encode())))
 
 
-def _cookie_name(headers: dict[str, str]) -> str:
+def session_of(headers: Mapping[str, str], cookies: Mapping[str, str]) -> str:
+    """The session with which a page was opened. It is secret."""
+    return cookies.get(_cookie_name(headers), "")
+
+
+def _cookie_name(headers: Mapping[str, str]) -> str:
     port = headers.get("host", "").rpartition(":")[2]
     return f"{COOKIE}_{port}" if port.isdecimal() else COOKIE
 

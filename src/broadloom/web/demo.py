@@ -6,9 +6,11 @@ import sys
 import time
 import webbrowser
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 
+from broadloom.apps.delivery.demo_news import NewsDemo
 from broadloom.extras import missing_package
 from broadloom.pipeline.sidecar_client import SidecarClient, SidecarError, require_spark
 from broadloom.testing.cluster.cluster import LocalCluster
@@ -16,10 +18,13 @@ from broadloom.testing.cluster.demo_run import DemoConfig
 from broadloom.testing.errors import ConfigError
 
 POLL_S = 0.5
+BILLS_INTERVAL_S = 30.0
+"""Pause between two builds of the bills."""
 
 
 async def serve_demo(config: DemoConfig, directory: Path) -> None:
     """Serve until canceled."""
+    from broadloom.web.delivery_site import DeliverySite
     from broadloom.web.server import PORT, ServeError, serve
 
     began = time.monotonic()
@@ -32,6 +37,9 @@ async def serve_demo(config: DemoConfig, directory: Path) -> None:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(LocalCluster.start(config.cluster_config(tapes)))
         sidecars: list[SidecarClient] = []
+        billing: list[asyncio.Task[None]] = []
+        news = await stack.enter_async_context(NewsDemo(directory / "news"))
+        site = DeliverySite(news.name, tickets=news.tickets(), bills_dir=news.results)
         is_ready = asyncio.Event()
 
         def on_ready(url: str) -> None:
@@ -56,21 +64,49 @@ async def serve_demo(config: DemoConfig, directory: Path) -> None:
             if config.spark and tapes is not None:
                 client = SidecarClient(cluster.channel, tapes, results, directory / "spark.log", follow=True)
                 sidecars.append(await stack.enter_async_context(client))
+                billing.append(asyncio.get_running_loop().create_task(_bill(client, news)))
                 await _print_progress(client)
 
         sidecar_task = asyncio.get_running_loop().create_task(start_sidecar())
         try:
             try:
                 await serve(
-                    cluster=cluster, results_dir=results, port=config.port or PORT, on_ready=on_ready, progress=progress
+                    cluster=cluster,
+                    results_dir=results,
+                    port=config.port or PORT,
+                    on_ready=on_ready,
+                    progress=progress,
+                    delivery=site,
                 )
             except ServeError:
                 if config.port:
                     raise
                 # The default port is taken.
-                await serve(cluster=cluster, results_dir=results, port=0, on_ready=on_ready, progress=progress)
+                await serve(
+                    cluster=cluster, results_dir=results, port=0, on_ready=on_ready, progress=progress, delivery=site
+                )
         finally:
-            sidecar_task.cancel()
+            for task in (sidecar_task, *billing):
+                task.cancel()
+
+
+async def _bill(sidecar: SidecarClient, news: NewsDemo) -> None:
+    """Bills of the news service, after the first audit and then regularly."""
+    while sidecar.audit_summary is None and sidecar.error is None:  # noqa: ASYNC110
+        await asyncio.sleep(POLL_S)
+    is_first = True
+    while sidecar.error is None:
+        news.write_billing_file()
+        try:
+            bill = await news.bill(sidecar)
+        except SidecarError as error:
+            print(f"  no bills: {error}", flush=True)
+            return
+        if is_first and bill:
+            total = sum(Decimal(row["amount"]) for row in bill)
+            print(f"  first bills: {len(bill)}, {total} {bill[0]['currency']} so far", flush=True)
+            is_first = False
+        await asyncio.sleep(BILLS_INTERVAL_S)
 
 
 async def _print_progress(sidecar: SidecarClient) -> None:

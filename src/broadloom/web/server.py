@@ -25,6 +25,7 @@ from broadloom.web.sources import Sources
 if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.testing.cluster.cluster import LocalCluster
+    from broadloom.web.delivery_site import DeliverySite
     from broadloom.web.peer_timeline import PeerTimeline
 
 RECONNECT_S = 20.0
@@ -76,6 +77,7 @@ async def serve(
     password: str | None = None,
     on_ready: Callable[[str], None] | None = None,
     progress: Callable[[], str] | None = None,
+    delivery: "DeliverySite | None" = None,
 ) -> None:
     """Serve the pages until canceled. Once per process.
 
@@ -88,6 +90,7 @@ async def serve(
     - `on_ready(url)`: called once when the first page is available. Without a password, the address has a token, which
       other users of this machine do not know.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
+    - `delivery`: a delivery service whose topics the pages show.
 
     Raises `ServeError` if the port is in use or the password is missing.
     """
@@ -104,6 +107,7 @@ async def serve(
             tapes_dir=tapes_dir,
             results_dir=results_dir,
             progress=progress,
+            delivery=delivery,
         )
         app = make_app(sources, password=password, loopback_only=is_loopback(host))
         server = _Server(app)

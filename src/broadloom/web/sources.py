@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.errors import BroadloomError
 from broadloom.rules import Rules
+from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.own_peer import OwnPeer
@@ -44,9 +45,11 @@ class Sources:
         tapes_dir: Path | None = None,
         results_dir: Path | None = None,
         progress: Callable[[], str] | None = None,
+        delivery: DeliverySite | None = None,
     ) -> None:
         self.cluster = cluster
         self.channel = channel if cluster is None else None
+        self.delivery = delivery
         self.tapes_dir = tapes_dir
         self.catalog = TableCatalog(results_dir) if results_dir is not None else None
         self.progress: Callable[[], str] = progress or (lambda: "")
@@ -133,6 +136,8 @@ class Sources:
     async def close(self) -> None:
         for task in self._loading.values():
             task.cancel()
+        if self.delivery is not None:
+            await self.delivery.close()
         await self.group_client.close()
         await self.switch_client.close()
         await self.own_peer.close()

@@ -5,8 +5,11 @@ are killed and restarted, and lose what they had not written yet. Identification
 """
 
 import random
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -178,3 +181,31 @@ def _union(spans: list[tuple[float, float]]) -> float:
 def _row(kind: str, at_s: float, peer: str, author: str, *, run: str = "end", **columns: Any) -> dict[str, Any]:
     at = BEGIN + timedelta(seconds=round(at_s, 6))
     return {"kind": kind, "event_time": at, "peer": peer, "author": author, "run_id": run, **columns}
+
+
+def problem_of(seed: int) -> str:
+    """Empty if billed time is true time, and late tapes and forged identifications change nothing else."""
+    from tests.apps.delivery import test_histories as checks  # Polars must not be imported before a process forks
+
+    for check in (
+        checks.test_billed_time_is_true_time_and_a_second_meter_changes_nothing,
+        checks.test_late_tape_is_corrected_and_forged_identifications_are_not_billed,
+    ):
+        try:
+            with TemporaryDirectory() as folder:
+                check(seed, Path(folder))
+        except AssertionError as problem:
+            return f"seed {seed}: {check.__name__}: {problem}"
+    return ""
+
+
+def main() -> None:
+    """`python -m tests.apps.delivery.histories FIRST LAST`"""
+    first, last = map(int, sys.argv[1:3])
+    problems = [problem for seed in range(first, last + 1) if (problem := problem_of(seed))]
+    print("\n".join([*problems, f"{last - first + 1} histories, {len(problems)} failed"]))
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

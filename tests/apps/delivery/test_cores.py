@@ -1,5 +1,6 @@
 """The parts of the delivery service without IO: directory, entries, entitlements, intake, identification."""
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -94,7 +95,8 @@ def test_entry_survives_encoding_and_a_changed_card_is_noticed() -> None:
     made = entry("weather", "weather/berlin", plans=("visitor",), qualifications=("paid",), title="Wetter für alle")
     assert decode_entry(made.encode()) == made
     assert made.card.card.channel == "topic/x"
-    forged = replace(made, card_document=made.card_document.replace(b"topic/x", b"topic/y"))
+    document = base64.b64decode(made.card_base64)
+    forged = replace(made, card_base64=base64.b64encode(document.replace(b"topic/x", b"topic/y")).decode())
     with pytest.raises(ValueError, match="not signed by the channel's owner"):
         _ = forged.card
 

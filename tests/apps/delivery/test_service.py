@@ -1,5 +1,7 @@
 """The delivery service over real sockets."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,9 +13,15 @@ from broadloom.errors import NotSentError
 from broadloom.rules import Rules, SealingPrivateKey, parse
 from tests.apps.delivery.bills import built
 from tests.apps.delivery.newsroom import Newsroom
-from tests.support import eventually
+from tests.support import TIMEOUT_S, eventually
 
 SCORES = "sports/nfl/scores"
+
+
+async def eventually_awaited(ask: Callable[[], Awaitable[object]], expected: object) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while await ask() != expected:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) -> None:
@@ -106,3 +114,37 @@ async def test_pipeline_bills_what_the_meter_recorded(tmp_path: Path) -> None:
     assert (invoice["kind"], invoice["plan_name"], invoice["amount"]) == ("open", "visitor", Decimal("0.45"))
     (ad,) = tables["ad_broadcasts"].to_dicts()
     assert (ad["ad_name"], ad["topic"], ad["advertiser"]) == ("spring-sale", SCORES, "acme")
+
+
+async def test_directory_says_what_plans_cost_and_how_many_are_connected(tmp_path: Path) -> None:
+    async with Newsroom() as room:
+        await room.desk(prices={"visitor": "0.45 EUR per hour"})
+        editor, anna = await room.open("editor"), await room.open("anna")
+        await room.meter(tmp_path / "tapes")
+        await editor.create(SCORES, producers=["nfl"], plans=["visitor"])
+        await anna.wait_for(SCORES)
+        await eventually_awaited(anna.prices, {"visitor": "0.45 EUR per hour"})
+        await eventually_awaited(lambda: anna.audience(SCORES, "no/topic"), {SCORES: 0})
+        async with anna.subscribe(SCORES, plan="visitor"):
+            await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 1})
+        await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 0})
+
+
+async def test_subscribers_see_their_own_account_and_creators_see_the_subscribers() -> None:
+    async with Newsroom() as room:
+        await room.desk(operators=["boss"])
+        editor, anna, boss = await room.open("editor"), await room.open("anna"), await room.open("boss")
+        await editor.create(SCORES, plans=["visitor"])
+        await anna.wait_for(SCORES)
+        async with anna.subscribe(SCORES, plan="visitor"):
+            account = await anna.account()
+            assert (account.name, account.is_creator, account.is_operator) == ("anna", False, False)
+            assert account.subscriptions[SCORES].plan == "visitor"
+            for each in (editor, boss):
+                assert {name: one.plan for name, one in (await each.subscribers(SCORES)).items()} == {"anna": "visitor"}
+            with pytest.raises(delivery.DeniedError, match=r"^sports/nfl/scores was created by editor"):
+                await anna.subscribers(SCORES)
+        await anna.unsubscribe(SCORES)
+        assert (await anna.account()).subscriptions[SCORES].plan is None
+        rights = [(one.is_creator, one.is_operator) for one in [await editor.account(), await boss.account()]]
+        assert rights == [(True, False), (True, True)]

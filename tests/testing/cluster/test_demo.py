@@ -119,6 +119,8 @@ def test_demo_serves_pages_until_ctrl_c() -> None:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(address, timeout=30) as page:
             assert page.status == 200
+        with opener.open(f"http://127.0.0.1:{port}/topics", timeout=30) as page:
+            assert b"do-sign-in-ann" in page.read(), "the news service"
         command.signal(signal.SIGINT)
         ended = command.wait()
     assert (ended.code, ended.err) == (0, "")
@@ -133,6 +135,9 @@ def test_headless_demo_is_audited_by_spark() -> None:
     # A killed process loses the last rows of its tape; apart from that, tape and cluster agree.
     assert 0.8 * summary["deliveries"] < summary["audit"]["delivered_count"] <= summary["deliveries"]
     assert summary["audit"]["due_count"] <= summary["audit"]["delivered_count"]
+    bill = {(row["subscriber"], row["topic"], row["plan_name"], row["currency"]) for row in summary["bill"]}
+    assert ("ben", "sports/nfl/scores", "visitor", "EUR") in bill
+    assert all(row["connected_s"] > 0 and float(row["amount"]) > 0 for row in summary["bill"])
 
 
 @pytest.mark.long

@@ -29,8 +29,10 @@ from broadloom.apps.delivery.item import Item
 from broadloom.apps.delivery.meter import Meter
 from broadloom.apps.delivery.producer import Producer
 from broadloom.apps.delivery.service import Service, open
+from broadloom.apps.delivery.subscribers import Account, Subscription
 
 __all__ = [
+    "Account",
     "DeliveryError",
     "DeniedError",
     "Desk",
@@ -44,6 +46,7 @@ __all__ = [
     "Offer",
     "Producer",
     "Service",
+    "Subscription",
     "Topic",
     "open",
 ]

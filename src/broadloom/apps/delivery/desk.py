@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 import broadloom
-from broadloom.apps.delivery.directory import MAILBOX_PREFIX, Directory
+from broadloom.apps.delivery.directory import MAILBOX_PREFIX, PRICES_MAILBOX, Directory
 from broadloom.apps.delivery.entitlements import DESK, METER, Condition, Entitlements
 from broadloom.apps.delivery.entry import Entry, Offer, check_path, decode_entry
 from broadloom.apps.delivery.messages import (
@@ -35,7 +36,7 @@ from broadloom.apps.delivery.messages import (
 )
 from broadloom.apps.delivery.service import SHARED_OPTIONS
 from broadloom.apps.delivery.service_keys import ServiceKeys
-from broadloom.apps.delivery.subscribers import SubscriberRecord, Subscription, decode_record
+from broadloom.apps.delivery.subscribers import Account, SubscriberRecord, Subscription, decode_record
 from broadloom.channel import Channel
 from broadloom.channel.direct_request import DirectRequest
 from broadloom.errors import BroadloomError, RefusedError
@@ -54,6 +55,8 @@ OWN_TICKET = timedelta(days=365)
 REVOKED_SLACK_S = 600.0
 """How much longer than its ticket a revocation is remembered: clocks differ."""
 CONCURRENCY = 64
+SUBSCRIBERS_MAX = 1_000
+"""Subscribers of an entry in one answer."""
 SUBSCRIBERS_PREFIX, REVOKED_PREFIX = "subscribers/", "revoked/"
 
 
@@ -64,6 +67,7 @@ class Desk:
     - `store`: an SQLite file, which makes the desk a keeper: the directory then outlives all its programs.
     - `qualifications`: the conditions that entries can ask for, by name. `creators`, `operators`: who may create
       topics, and who may close and withdraw what others created. Each is a collection of names, or a function.
+    - `prices`: what plans cost, in words for readers. They are not a condition: the billing file decides.
     - `ticket_s`: the longest lifetime of a ticket.
     - `options`: of `broadloom.connect`, as `bootstrap`.
     """
@@ -77,6 +81,7 @@ class Desk:
         qualifications: Mapping[str, Condition] | None = None,
         creators: Condition = (),
         operators: Condition = (),
+        prices: Mapping[str, str] | None = None,
         ticket_s: float = TICKET_S,
         now: Callable[[], float] = time.time,
         **options: Any,
@@ -88,6 +93,7 @@ class Desk:
         self._authority = authority
         self._keys = ServiceKeys(authority, name)
         self._entitlements = Entitlements(qualifications=qualifications, creators=creators, operators=operators)
+        self._prices = dict(prices or {})
         self._slot_s = ticket_s / 2
         self._store = store
         self._options = options
@@ -114,9 +120,11 @@ class Desk:
             await self._boxes.wait_until_synced()
             self._boxes.on_event(self._on_mailbox_event)
             watch = await self._boxes.watch("**", of=DESK)
-            while watch.unread_count:
-                self._on_change(await watch.receive())
+            while (change := watch.receive_nowait()) is not None:
+                self._on_change(change)
             self._start(self._follow(watch))
+            if self._prices:
+                await self._put(PRICES_MAILBOX, json.dumps(self._prices, ensure_ascii=False).encode())
             layer = self._channel.layer(DESK_LAYER, on_batch=lambda _batch: None)
             layer.on_request(self._on_request, concurrency=CONCURRENCY)
         except BaseException:
@@ -227,6 +235,12 @@ class Desk:
             case Action.REINSTATE:
                 for entry in self._administered(name, asked.paths):
                     await self.reinstate(asked.name, entry.path)
+            case Action.ACCOUNT:
+                return DeskReply(account=asdict(self.account(name)))
+            case Action.SUBSCRIBERS:
+                (entry,) = self._administered(name, asked.paths[:1])
+                found = self.subscribers_of(entry.path)
+                return DeskReply(subscribers={each: asdict(found[each]) for each in sorted(found)[:SUBSCRIBERS_MAX]})
             case Action.END:
                 for path in asked.paths:
                     await self._change(name, path, lambda known: known.ended(self._now_ms()))
@@ -342,6 +356,15 @@ class Desk:
     def subscribers(self) -> list[SubscriberRecord]:
         """What this desk knows of all subscribers, sorted by name."""
         return sorted(self._subscribers.values(), key=lambda each: each.name)
+
+    def subscribers_of(self, path: str) -> dict[str, Subscription]:
+        """The subscriptions of an entry by name, also those that have ended."""
+        known = self._subscribers.values()
+        return {each.name: each.subscriptions[path] for each in known if path in each.subscriptions}
+
+    def account(self, name: str) -> Account:
+        rights = self._entitlements
+        return Account(name, self._record(name).subscriptions, rights.is_creator(name), rights.is_operator(name))
 
     def listing_of(self, path: str) -> dict[str, str]:
         """The channel and the topic of an entry, as the billing file has them; a pattern for a category."""

@@ -11,6 +11,8 @@ from broadloom.apps.delivery.entry import Entry
 from broadloom.channel.topics import PatternTrie, checked_pattern
 
 MAILBOX_PREFIX = "topics/"
+PRICES_MAILBOX = "prices"
+"""What plans cost, in words."""
 
 
 @dataclass(frozen=True, slots=True)

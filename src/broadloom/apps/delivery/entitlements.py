@@ -61,7 +61,7 @@ class Entitlements:
         return None
 
     def refusal_to_create(self, name: str, path: str) -> str | None:
-        if _is_met(self._creators, name) or self.is_operator(name):
+        if self.is_creator(name):
             return None
         return f"{name} may not create {path}; ask the operator"
 
@@ -70,6 +70,9 @@ class Entitlements:
         if name == entry.creator or self.is_operator(name):
             return None
         return f"{entry.path} was created by {entry.creator or 'the operator'}; only they and operators may do this"
+
+    def is_creator(self, name: str) -> bool:
+        return _is_met(self._creators, name) or self.is_operator(name)
 
     def is_operator(self, name: str) -> bool:
         return name == DESK or _is_met(self._operators, name)

@@ -100,10 +100,10 @@ class Entry:
     """An offer with its channel."""
 
     offer: Offer
-    card_document: bytes
-    """The card, with the signature of the channel's owner."""
-    owner_der: bytes
-    """The certificate of the channel's owner."""
+    card_base64: str
+    """The card, with the signature of the channel's owner. It is decoded when it is used, as the next."""
+    owner_base64: str
+    """The certificate of the channel's owner, as DER."""
     creator: str = ""
     generation: int = 0
     """Counts the entries that were created under this path."""
@@ -111,9 +111,10 @@ class Entry:
 
     @classmethod
     def of(cls, offer: Offer, card: SignedCard, creator: str, generation: int) -> "Entry":
-        return cls(
-            offer, card.document, card.owner.public_bytes(Encoding.DER), creator, generation, card.card.is_closed
+        document, owner = (
+            base64.b64encode(each).decode() for each in (card.document, card.owner.public_bytes(Encoding.DER))
         )
+        return cls(offer, document, owner, creator, generation, card.card.is_closed)
 
     @property
     def path(self) -> str:
@@ -122,7 +123,8 @@ class Entry:
     @cached_property
     def card(self) -> SignedCard:
         """Verified when it is used: verifying ten thousand would take seconds. Raises `ValueError`."""
-        return SignedCard.verify(self.card_document, x509.load_der_x509_certificate(self.owner_der))
+        document, owner = base64.b64decode(self.card_base64), base64.b64decode(self.owner_base64)
+        return SignedCard.verify(document, x509.load_der_x509_certificate(owner))
 
     @property
     def channel(self) -> str:
@@ -135,8 +137,8 @@ class Entry:
         values = {
             "version": ENTRY_VERSION,
             **self.offer.as_dict(),
-            "card": base64.b64encode(self.card_document).decode(),
-            "owner": base64.b64encode(self.owner_der).decode(),
+            "card": self.card_base64,
+            "owner": self.owner_base64,
             "creator": self.creator,
             "generation": self.generation,
             "is_closed": self.is_closed,
@@ -153,7 +155,7 @@ def decode_entry(data: bytes) -> Entry:
         values = json.loads(data)
         if values.pop("version") != ENTRY_VERSION:
             raise ValueError("the entry is of another version of Broadloom; install a newer one")
-        card, owner = base64.b64decode(values.pop("card")), base64.b64decode(values.pop("owner"))
+        card, owner = str(values.pop("card")), str(values.pop("owner"))
         creator, generation, is_closed = values.pop("creator"), values.pop("generation"), values.pop("is_closed")
         return Entry(Offer.parse(values), card, owner, str(creator), int(generation), bool(is_closed))
     except (AttributeError, KeyError, TypeError, RecursionError) as problem:
@@ -184,4 +186,6 @@ def _names(what: str, names: Any) -> tuple[str, ...]:
 
 
 def _is_text(text: object, bytes_max: int) -> bool:
-    return isinstance(text, str) and text.isprintable() and len(text.encode(errors="surrogatepass")) <= bytes_max
+    if not isinstance(text, str) or not text.isprintable():
+        return False
+    return len(text if text.isascii() else text.encode(errors="surrogatepass")) <= bytes_max

@@ -1,7 +1,7 @@
 """`Feed`: the items of any number of topics, on any number of channels, in one place."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -61,6 +61,12 @@ class Feed:
     def rejected_count(self) -> int:
         """Messages of members that are not producers of their topic."""
         return sum(each.rejected_count for each in self._intakes.values())
+
+    def member_names(self) -> frozenset[str]:
+        """The names on the tickets of all members of its channels now: subscribers, producers and meters."""
+        connections = [each.connection for each in self._memberships.values() if each.connection is not None]
+        members = [member for each in connections for member in each.channel.members()]
+        return frozenset(member.name for member in members if member.is_proven)
 
     async def __aenter__(self) -> Self:
         for pattern in self.patterns:
@@ -139,7 +145,7 @@ class Feed:
                 await self._items.wait()
         return self._items.pop()
 
-    async def __aiter__(self) -> AsyncIterator[Item]:
+    async def __aiter__(self) -> AsyncGenerator[Item, None]:
         while True:
             try:
                 yield await self.receive()

@@ -17,7 +17,7 @@ PATHS_MAX = 256
 TEXT_BYTES_MAX = 500
 KEY_BYTES = 32
 
-R = TypeVar("R", bound="DeskRequest | DeskReply | Presence")
+R = TypeVar("R", bound="DeskRequest | DeskReply | Presence | AudienceQuery | Audience")
 
 
 class Action(StrEnum):
@@ -30,6 +30,10 @@ class Action(StrEnum):
     CLOSE = "close"
     WITHDRAW = "withdraw"
     REINSTATE = "reinstate"
+    ACCOUNT = "account"
+    """What the desk knows of the caller."""
+    SUBSCRIBERS = "subscribers"
+    """The subscribers of an entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,10 @@ class Grant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskReply:
     grants: tuple[Grant, ...] = ()
+    account: Mapping[str, Any] = field(default_factory=dict)
+    """An `Account`."""
+    subscribers: Mapping[str, Any] = field(default_factory=dict)
+    """A `Subscription` by name."""
 
     def __post_init__(self) -> None:
         given: tuple[Any, ...] = tuple(self.grants)
@@ -117,7 +125,30 @@ class Presence:
             raise ValueError("not an identification")
 
 
-def encode(message: "DeskRequest | DeskReply | Presence") -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudienceQuery:
+    """A member of the directory asks a meter how many subscribers are connected to topics."""
+
+    topics: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "topics", tuple(self.topics))
+        if len(self.topics) > PATHS_MAX or not all(isinstance(each, str) for each in self.topics):
+            raise ValueError(f"at most {PATHS_MAX} topics can be asked for at once")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """By topic. A topic that the meter is not connected to is missing."""
+
+    def __post_init__(self) -> None:
+        counts: Any = self.counts
+        if not isinstance(counts, Mapping) or not all(isinstance(each, int) for each in counts.values()):
+            raise ValueError("not an audience")
+
+
+def encode(message: "DeskRequest | DeskReply | Presence | AudienceQuery | Audience") -> bytes:
     return json.dumps(asdict(message), ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.apps.delivery.entry import Entry
 from broadloom.apps.delivery.membership import Connection, Membership, MembershipState
-from broadloom.apps.delivery.messages import METER_LAYER, Action, Presence, decode
+from broadloom.apps.delivery.messages import (
+    METER_LAYER,
+    Action,
+    Audience,
+    AudienceQuery,
+    Presence,
+    PresenceState,
+    decode,
+    encode,
+)
 from broadloom.apps.delivery.service import Service
 from broadloom.channel import Channel
 from broadloom.channel.direct_request import DirectRequest
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 256
 RETRY_S = 1.0
+PRUNE_MIN = 1_000
+"""Identifications in memory before those of members that are gone are looked for."""
 
 
 class Meter:
@@ -70,11 +81,29 @@ class Meter:
         except BaseException:
             await self._close_tape()
             raise
+        layer = self.service.channel.layer(METER_LAYER, on_batch=_ignore)
+        layer.on_request(self._on_audience_query, concurrency=CONCURRENCY)
         self.service._open[self] = None
         self.service.directory.on_change(self._directory_changed.set)
         self._directory_changed.set()
         self._follower = asyncio.get_running_loop().create_task(self._follow())
         return self
+
+    def audience(self, topic: str) -> frozenset[str] | None:
+        """The names of the subscribers that are connected to a topic now; None if it is not metered here."""
+        found = self.service.directory.topic(topic)
+        membership = self._memberships.get(found.entry.path) if found is not None else None
+        connection = membership.connection if membership is not None else None
+        return connection.audience(topic) if isinstance(connection, _Connection) else None
+
+    def _on_audience_query(self, request: DirectRequest) -> bytes:
+        """Every member of the directory may know how many there are, but not who."""
+        try:
+            asked = decode(AudienceQuery, request.data)
+        except ValueError as problem:
+            raise RefusedError(str(problem)) from None
+        found = {topic: self.audience(topic) for topic in asked.topics}
+        return encode(Audience(counts={topic: len(names) for topic, names in found.items() if names is not None}))
 
     async def wait_until_metering(self, *paths: str, timeout_s: float = 30.0) -> None:
         """Wait until the channels of these topics are joined. Raises `TimeoutError`."""
@@ -157,6 +186,9 @@ class _Connection:
         self._meter = meter
         self._entry = entry
         self._recorder = recorder
+        self._identified: dict[PeerId, Presence] = {}
+        """The last identification of each member that is connected."""
+        self._prune_at = PRUNE_MIN
         channel.on_message(_ignore)  # the tape has the messages
         layer = channel.layer(METER_LAYER, on_batch=_ignore)
         layer.on_request(self._on_request, concurrency=CONCURRENCY)
@@ -177,7 +209,23 @@ class _Connection:
                 identity.name, request.peer_id, topic=topic, attributes=attributes, identity=identity
             )
         self._meter.identification_count += 1
+        if presence.state is PresenceState.END:
+            self._identified.pop(request.peer_id, None)
+        else:
+            self._identified[request.peer_id] = presence
+            if len(self._identified) >= self._prune_at:
+                self._prune_at = max(PRUNE_MIN, 2 * len(self._present()))
         return b""
+
+    def audience(self, topic: str) -> frozenset[str]:
+        present = self._present()
+        return frozenset(present[peer_id] for peer_id, each in self._identified.items() if topic in each.topics)
+
+    def _present(self) -> dict[PeerId, str]:
+        """The names of the members; identifications of others are forgotten."""
+        present = {each.peer_id: each.name for each in self.channel.members()}
+        self._identified = {peer_id: each for peer_id, each in self._identified.items() if peer_id in present}
+        return present
 
     async def start(self) -> None:
         pass

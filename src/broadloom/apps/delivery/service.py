@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import logging
 import os
 import random
@@ -14,23 +15,27 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import broadloom
-from broadloom.apps.delivery.directory import MAILBOX_PREFIX, Directory, Topic
-from broadloom.apps.delivery.entitlements import DESK
+from broadloom.apps.delivery.directory import MAILBOX_PREFIX, PRICES_MAILBOX, Directory, Topic
+from broadloom.apps.delivery.entitlements import DESK, METER
 from broadloom.apps.delivery.entry import Entry, Offer, decode_entry
 from broadloom.apps.delivery.errors import DeniedError, NoDeskError, NoTopicError
 from broadloom.apps.delivery.messages import (
     DESK_LAYER,
+    METER_LAYER,
     PATHS_MAX,
     Action,
+    Audience,
+    AudienceQuery,
     DeskReply,
     DeskRequest,
     Grant,
     decode,
     encode,
 )
+from broadloom.apps.delivery.subscribers import Account, Subscription, decode_account, decode_subscription
 from broadloom.channel import Channel
-from broadloom.errors import BusyError, NoAnswerError, PeerGoneError, RefusedError, UnknownPeerError
-from broadloom.mailboxes import Change, ChangeKind, Mailboxes, Watch
+from broadloom.errors import BusyError, NoAnswerError, PeerGoneError, RefusedError, RequestError, UnknownPeerError
+from broadloom.mailboxes import Change, ChangeKind, MailboxError, Mailboxes, Watch
 from broadloom.protocol.roster.member import Member
 from broadloom.security import Ticket
 from broadloom.security.pem import encode_pem
@@ -44,12 +49,12 @@ log = logging.getLogger("broadloom")
 
 ANSWER_S = 15.0
 """Time for a desk to answer; withdrawing joins a channel."""
+AUDIENCE_S = 2.0
+"""Time for a meter to answer how many subscribers are connected."""
 DESK_POLL_S = 0.1
 TIMEOUT_S = 30.0
 SHARED_OPTIONS = ("bootstrap", "advertise_host", "timeout_s", "settings", "local_peers", "rules", "private_keys")
 """Options of `broadloom.connect` that hold for the channels of topics as for the directory."""
-REFUSED_TEXT = " refused: "
-"""In the text of a `RefusedError`, before the words of the desk."""
 NOT_HANDLED = ("no_handler", "busy", "expired", "leaving")
 """Refusals after which another desk can be asked."""
 
@@ -94,8 +99,8 @@ class Service:
             if not await self._boxes.wait_until_synced(self._options.get("timeout_s", TIMEOUT_S)):
                 log.warning("%s: the directory is not complete yet; the rest follows", self.name)
             watch = await self._boxes.watch(f"{MAILBOX_PREFIX}**", of=DESK)
-            while watch.unread_count:
-                self._on_change(await watch.receive())
+            while (change := watch.receive_nowait()) is not None:
+                self._on_change(change)
             self._follower = asyncio.get_running_loop().create_task(self._follow(watch))
         except BaseException:
             self._channel.abort()
@@ -105,6 +110,10 @@ class Service:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End all that was opened with it, and leave the directory."""
         await asyncio.gather(*(each.aclose() for each in tuple(self._open)))
         if self._follower is not None:
             self._follower.cancel()
@@ -178,6 +187,7 @@ class Service:
     async def create(
         self,
         path: str,
+        /,
         *,
         producers: Iterable[str] = (),
         topics: Mapping[str, Iterable[str]] | None = None,
@@ -213,14 +223,51 @@ class Service:
         entries = sorted({topic.entry.path for path in paths for topic in self.topics(path)})
         await self._ask(DeskRequest(action=Action.END, paths=tuple(entries)), timeout_s)
 
+    # -- what desks and meters know
+
+    async def account(self, *, timeout_s: float | None = TIMEOUT_S) -> Account:
+        """The own subscriptions, and whether one may create topics and is an operator."""
+        reply = await self._ask(DeskRequest(action=Action.ACCOUNT), timeout_s)
+        return decode_account(reply.account)
+
+    async def subscribers(self, path: str, *, timeout_s: float | None = TIMEOUT_S) -> dict[str, Subscription]:
+        """The subscriptions of an entry by name, for its creator and operators; the first `SUBSCRIBERS_MAX` of them.
+        Subscribers of topics without plans are not remembered."""
+        reply = await self._ask(DeskRequest(action=Action.SUBSCRIBERS, paths=(path,)), timeout_s)
+        return {name: decode_subscription(values) for name, values in reply.subscribers.items()}
+
+    async def prices(self) -> dict[str, str]:
+        """What plans cost, in words of the operator. Plans that a desk does not describe are missing."""
+        try:
+            value = await self._boxes.fetch(PRICES_MAILBOX, of=DESK)
+            return {str(name): str(text) for name, text in json.loads(value.data).items()}
+        except (MailboxError, ValueError, AttributeError):
+            return {}
+
+    async def audience(self, *paths: str) -> dict[str, int]:
+        """How many subscribers are connected to each of these topics now, as a meter knows it. Topics that no meter
+        knows are missing."""
+        found: dict[str, int] = {}
+        for start in range(0, len(paths), PATHS_MAX):
+            query = encode(AudienceQuery(topics=paths[start : start + PATHS_MAX]))
+            for meter in self._present(METER, METER_LAYER):
+                try:
+                    reply = await self._channel.layer(METER_LAYER).request(meter, query, timeout_s=AUDIENCE_S)
+                    counts = decode(Audience, reply.data).counts
+                except (RequestError, ValueError):
+                    continue  # another meter may answer
+                found |= {path: max(count, found.get(path, 0)) for path, count in counts.items()}
+        return found
+
     # -- desks
 
     def desks(self) -> list[Member]:
         """The desks that are on the channel now: a ticket proves that they are."""
+        return self._present(DESK, DESK_LAYER)
+
+    def _present(self, name: str, layer: str) -> list[Member]:
         return [
-            each
-            for each in self._channel.members()
-            if each.is_proven and each.name == DESK and DESK_LAYER in each.layers
+            each for each in self._channel.members() if each.is_proven and each.name == name and layer in each.layers
         ]
 
     async def _ask(self, request: DeskRequest, timeout_s: float | None) -> DeskReply:
@@ -247,8 +294,7 @@ class Service:
                 return decode(DeskReply, reply.data)
             except RefusedError as problem:
                 if problem.status not in NOT_HANDLED:
-                    text = str(problem)
-                    raise DeniedError(text.partition(REFUSED_TEXT)[2] or text) from None
+                    raise DeniedError(problem.reason) from None
             except (PeerGoneError, NoAnswerError, UnknownPeerError, BusyError):
                 continue  # all requests to desks can be repeated
         return None

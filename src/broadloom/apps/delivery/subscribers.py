@@ -88,6 +88,19 @@ class SubscriberRecord:
         return json.dumps(self.as_dict(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What desks know of one subscriber."""
+
+    name: str
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    """By the path of the entry, also those that have ended. Topics without plans are not remembered."""
+    is_creator: bool = False
+    """It may create topics."""
+    is_operator: bool = False
+    """It may close and withdraw what others created."""
+
+
 def _rank(subscription: Subscription) -> tuple[int, int, bool, str]:
     return (
         subscription.changed_ms,
@@ -101,10 +114,27 @@ def decode_record(data: bytes) -> SubscriberRecord:
     """Raises `ValueError`."""
     try:
         values: dict[str, Any] = json.loads(data)
-        subscriptions = {
-            path: Subscription(**{**each, "periods": tuple(Period(**period) for period in each["periods"])})
-            for path, each in values["subscriptions"].items()
-        }
-        return SubscriberRecord(values["name"], subscriptions)
+        return SubscriberRecord(values["name"], _subscriptions(values["subscriptions"]))
     except (AttributeError, KeyError, TypeError) as problem:
         raise ValueError(f"not a record of a subscriber: {problem}") from None
+
+
+def decode_account(values: Mapping[str, Any]) -> Account:
+    """Raises `ValueError`."""
+    try:
+        subscriptions = _subscriptions(values["subscriptions"])
+        return Account(str(values["name"]), subscriptions, bool(values["is_creator"]), bool(values["is_operator"]))
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise ValueError(f"not an account: {problem}") from None
+
+
+def decode_subscription(values: Any) -> Subscription:
+    """Raises `ValueError`."""
+    try:
+        return Subscription(**{**values, "periods": tuple(Period(**period) for period in values["periods"])})
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise ValueError(f"not a subscription: {problem}") from None
+
+
+def _subscriptions(values: Mapping[str, Any]) -> dict[str, Subscription]:
+    return {path: decode_subscription(each) for path, each in values.items()}

@@ -116,6 +116,8 @@ class DemoSummary:
     """The pipeline's audit summary."""
     audit_s: float = 0.0
     spark_start_s: float = 0.0
+    bill: list[dict[str, Any]] = field(default_factory=list)
+    """Of the news service that ran beside the cluster: what each subscriber owes for each topic."""
 
     @property
     def verdict(self) -> Verdict:
@@ -169,6 +171,11 @@ class DemoSummary:
             rows.append(
                 ("", f"took {format_seconds(self.audit_s)}, after {format_seconds(self.spark_start_s)} to start")
             )
+            for each in self.bill:
+                text = (
+                    f"{each['subscriber']}, {each['topic']}, {each['plan_name']}: {each['connected_s']:.0f} s connected"
+                )
+                rows.append(("bill by Spark", f"{text}, {each['amount']} {each['currency']}"))
         elif self.passed:
             rows.append(("live audit", "every peer has every message due to it, once and in order"))
         return rows
@@ -177,11 +184,13 @@ class DemoSummary:
 class TapeAudit(Protocol):
     """Audits the tapes of a cluster in another process."""
 
-    ready_s: float | None
-    """How long it took to start."""
+    @property
+    def ready_s(self) -> float | None:
+        """How long it took to start."""
+        ...
 
     async def audit(self) -> dict[str, Any]:
-        """Return `summary`, `violations` and `seconds`."""
+        """Return `summary`, `violations` and `seconds`, and optionally `bill`."""
         ...
 
 
@@ -215,6 +224,7 @@ async def run_demo(
             result = await tape_audit.audit()
             summary.apply_audit(result["summary"], result["violations"])
             summary.audit_s, summary.spark_start_s = result["seconds"], tape_audit.ready_s or 0.0
+            summary.bill = result.get("bill", [])
     return summary
 
 

@@ -28,6 +28,8 @@ class PageSpec:
     path: str
     name: str
     build: Build
+    parent: str = ""
+    """Path of the page that the header shows as the current one; pages with a parent are not in the header."""
 
 
 def register(page: PageSpec, pages: tuple[PageSpec, ...], sources: Sources) -> None:
@@ -116,8 +118,10 @@ def _header(page: PageSpec, pages: tuple[PageSpec, ...]) -> None:
             ui.label("Broadloom")
         with ui.element("nav").props('aria-label="Pages"').classes("bl-nav"):
             for each in pages:
+                if each.parent:
+                    continue
                 link = ui.element("a").props(f"href={each.path}")
-                if each is page:
+                if each.path == (page.parent or page.path):
                     link.props("aria-current=page")
                 with link:
                     ui.label(each.name)
