@@ -209,13 +209,13 @@ def test_receipt_proves_that_a_shortened_log_leaves_out_a_bid(tmp_path: Path) ->
     path = tmp_path / "auction.log"
     ledger, receipt = sold_ledger()
     assert Receipt.decode(receipt.encode()) == receipt
-    receipt.check(ledger, ledger._verify)
+    receipt.check(ledger)
     short = new_ledger()
     short.apply(*ledger.records[0])
     write_log(path, short, AUTHORITY.certificate)
     found, _ = read_log(path, AUTHORITY.certificate)
     with pytest.raises(AlteredLogError, match="does not have the bid of anna"):
-        receipt.check(found, verifier(AUTHORITY.certificate, NAME))
+        receipt.check(found)
 
 
 def test_receipt_that_no_notary_has_signed_is_refused() -> None:
@@ -224,7 +224,7 @@ def test_receipt_that_no_notary_has_signed_is_refused() -> None:
     values = {**json.loads(receipt.encode()), "amount": "25"}
     for forged in (by_mallory, Receipt(**values)):
         with pytest.raises(AlteredLogError, match="not signed by a notary"):
-            forged.check(ledger, ledger._verify)
+            forged.check(ledger)
 
 
 async def test_peer_without_a_ticket_can_neither_join_nor_bid(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Ledger:
     def __init__(self, auction: str, notaries: Sequence[str], verify: Verify) -> None:
         self.auction = auction
         self.notaries = tuple(notaries)
-        self._verify = verify
+        self.verify = verify
         self.records: list[Record] = []
         self.sales: dict[str, Sale] = {}
         self.outcomes: dict[tuple[str, str], Outcome] = {}
@@ -79,7 +79,7 @@ class Ledger:
         self.records.append(Record(number, data))
         self.chain = sha256(self.chain + number.to_bytes(8, "big") + sha256(data).digest()).digest()
         self._chains[number] = self.chain
-        said = verified(data, self._verify)
+        said = verified(data, self.verify)
         if said is None or (said.author, said.statement.id) in self.outcomes:
             return []
         found: list[AuctionEntry] = []

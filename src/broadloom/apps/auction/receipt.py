@@ -10,7 +10,7 @@ from typing import Any
 from broadloom.apps.auction.errors import AlteredLogError, AuctionError
 from broadloom.apps.auction.ledger import Ledger
 from broadloom.apps.auction.lot import amount_text
-from broadloom.apps.auction.statements import Action, Signer, Verify
+from broadloom.apps.auction.statements import Action, Signer
 
 RECEIPT_PREFIX = b"receipt\0"
 BYTES_MAX = 16_384
@@ -54,7 +54,7 @@ class Receipt:
         proof = (signer.sign(receipt._signed_data()), signer.credential)
         return cls(**{**asdict(receipt), **dict(zip(_PROOF, (_base64(each) for each in proof), strict=True))})
 
-    def check(self, ledger: Ledger, verify: Verify) -> None:
+    def check(self, ledger: Ledger) -> None:
         """Raises `AlteredLogError` if it is not signed by a notary, or if the list is not the one that was signed."""
         try:
             credential, signature = (
@@ -62,7 +62,7 @@ class Receipt:
             )
         except ValueError:
             raise AlteredLogError("the receipt is damaged: use the original file") from None
-        name = verify(credential, self._signed_data(), signature, self.at_ms)
+        name = ledger.verify(credential, self._signed_data(), signature, self.at_ms)
         if name is None or name != self.auctioneer or name not in ledger.notaries or self.auction != ledger.auction:
             raise AlteredLogError(f"the receipt is not signed by a notary of {ledger.auction}")
         if ledger.chain_at(self.number) != self.chain:

@@ -33,6 +33,7 @@ from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError, RefusedError, RequestError
 from broadloom.order import Entry, OrderSettings, ordered
+from broadloom.order.settings import VOTERS
 from broadloom.protocol.events import Batch
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ TICK_S = 0.1
 
 
 def notary_names(notaries: int | Sequence[str]) -> tuple[str, ...]:
-    """The names on the tickets of the notaries: by default notary-1, notary-2, notary-3."""
-    return (
-        tuple(f"notary-{number}" for number in range(1, notaries + 1)) if isinstance(notaries, int) else tuple(notaries)
-    )
+    """The names on the tickets of the notaries: by default notary-1, notary-2, notary-3. Raises `ValueError`."""
+    numbers = range(1, notaries + 1) if isinstance(notaries, int) else ()
+    names = tuple(f"notary-{number}" for number in numbers) or tuple(sorted(notaries))  # type: ignore[arg-type]
+    if len(set(names)) not in VOTERS:
+        raise ValueError(f"notaries={notaries!r}: an auction has {', '.join(map(str, VOTERS))} of them")
+    return names
 
 
 class Room:
@@ -88,8 +91,7 @@ class Room:
         """The name on our ticket."""
         self._signer = signer
         self._authority = credentials.authority
-        self._verify = verifier(self._authority, channel.name)
-        self.ledger = Ledger(channel.name, notary_names(notaries), self._verify)
+        self.ledger = Ledger(channel.name, notary_names(notaries), verifier(self._authority, channel.name))
         self.entries: list[AuctionEntry] = []
         """All entries so far that had an effect."""
         if self.is_notary and store is None:
@@ -254,7 +256,7 @@ class Room:
                 while True:
                     receipt = Receipt.decode(await self._ask({"ask": "receipt", "number": number}))
                     if receipt.number == number:
-                        receipt.check(self.ledger, self._verify)
+                        receipt.check(self.ledger)
                         return receipt
         except TimeoutError:
             raise NoReceiptError(
@@ -307,7 +309,10 @@ class Room:
         found = [
             each
             for each in self.channel.members()
-            if each.is_proven and each.name in self.ledger.notaries and LAYER in each.layers
+            if each.is_proven
+            and each.name in self.ledger.notaries
+            and LAYER in each.layers
+            and each.peer_id != self.channel.peer_id
         ]
         return sorted(found, key=lambda each: epoch is None or each.peer_id != epoch.sequencer)
 
