@@ -24,7 +24,13 @@ from tests.web.server import page, running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
-PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
+PATHS |= {
+    "/switch": "Switch",
+    "/auction": "Auction",
+    "/rules": "Rules",
+    "/tables": "Audit and tables",
+    "/replay": "Replay",
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +93,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
         "/switch": ".bl-switch .bl-empty",
+        "/auction": ".bl-empty",
         "/rules": ".bl-steps li",
         "/tables": ".bl-rows tbody tr",
         "/replay": ".bl-fabric[data-ready=true]",

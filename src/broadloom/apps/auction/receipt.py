@@ -1,5 +1,5 @@
-"""`Receipt`: an auctioneer's signature for an accepted bid. Whoever signs it has seen the bid in the list, where it
-stays: entries are final. With a log it proves that the log has this bid at this place."""
+"""`Receipt`: an auctioneer's signature for an accepted bid. The list is final, so the bid stays in it. With a log, a
+receipt proves that the log has this bid at this place."""
 
 import base64
 import json
