@@ -1,43 +1,50 @@
-"""An auction: everybody sees the bids in the same order, so everybody knows the winner.
+"""A Dutch auction: the price falls until somebody bids. Afterwards anyone can verify who won.
 
-python examples/auction.py                       # three bidders in this program
-python examples/auction.py auction/lot-1 Ada     # one of them; start Ben and Carla elsewhere
+python examples/auction.py
+
+Normally the notaries, the seller and the bidder are separate programs on separate machines.
 """
 
 import asyncio
-import sys
+import tempfile
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from uuid import uuid4
 
-import broadloom
-from broadloom.order import Entry, Rewound
+from broadloom import Authority, Role
+from broadloom.apps import auction
 
-BIDS = {"Ada": [10, 30, 60], "Ben": [20, 40], "Carla": [50]}
-
-
-async def bid(channel_name: str, name: str, amounts: list[int]) -> str:
-    """Bid, and return the line with the winner."""
-    async with (
-        broadloom.connect(channel_name, name=name) as channel,
-        broadloom.ordered(channel, "lot-1", mode="available", from_index=1) as order,
-    ):
-        for amount in amounts:
-            await order.submit(f"{name} bids {amount}".encode())
-        bids: list[Entry] = []
-        while len(bids) < sum(map(len, BIDS.values())):
-            match await order.receive(timeout_s=20):
-                case Entry() as entry:
-                    bids.append(entry)
-                case Rewound(to_index):  # we were cut off, and the others went on
-                    bids = [entry for entry in bids if entry.index <= to_index]
-        return max((entry.text for entry in bids), key=lambda text: int(text.split()[-1]))
+NOW = datetime.now(UTC)
+TULIPS = auction.Lot(
+    id="tulips", kind=auction.Kind.DUTCH, start=Decimal(100), step=Decimal(10), end=NOW, reserve=Decimal(20), call_s=0.2
+)
 
 
-async def main() -> None:
-    channel_name = sys.argv[1] if len(sys.argv) > 1 else f"auction/{uuid4()}"
-    names = sys.argv[2:] or list(BIDS)
-    for winner in await asyncio.gather(*(bid(channel_name, name, BIDS[name]) for name in names)):
-        print("highest:", winner)
+async def main(folder: Path) -> None:
+    name, authority = f"auction/{uuid4()}", Authority.generate()
+    async with AsyncExitStack() as stack:
+
+        async def enter(who: str) -> auction.Room:
+            ticket = authority.issue_ticket(who, Role.PRODUCER, NOW + timedelta(hours=1))
+            return await stack.enter_async_context(auction.open(name, ticket=ticket, store=folder / f"{who}.db"))
+
+        rooms = [await enter(who) for who in ("notary-1", "notary-2", "notary-3", "sam", "anna")]
+        *_, sam, anna = rooms
+        await sam.offer(TULIPS)
+        async for entry in anna:
+            print(entry)
+            if isinstance(entry, auction.Lowered) and entry.price == 70:
+                print((await anna.bid("tulips", entry.price)).auctioneer, "has signed the receipt")
+            if isinstance(entry, auction.Sold):
+                break
+        anna.export(folder / "auction.log")
+        await asyncio.gather(*(room.channel.leave() for room in rooms))
+    ledger, _ = auction.read_log(folder / "auction.log", authority.certificate)
+    print("verified:", ledger.sale("tulips").winner)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))

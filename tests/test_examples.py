@@ -13,7 +13,7 @@ LINES_MAX = 50
 RUN_S = 60.0
 """Each takes about a second; a busy machine takes longer."""
 EXPECTED_OUTPUT = {
-    "auction.py": "highest: Ada bids 60\nhighest: Ada bids 60\nhighest: Ada bids 60",
+    "auction.py": "verified: anna",
     "chat.py": "Good morning! Is that you, Ada?",
     "mailboxes.py": "The sum of the first thousand squares is 332833500",
     "game.py": "At 30, the other player at 30",

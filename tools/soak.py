@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from multiprocessing import get_context
 from typing import Annotated
 
@@ -17,16 +18,9 @@ from rich.table import Table
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.seed_runner import SeedResult, format_metrics, run_seeds
-from tests.apps.delivery import histories as delivery_histories
-from tests.mailboxes import histories as mailbox_histories
-from tests.switch import history as switch_history
 from tools.exhaustive import count_violations
 
 ORDER_LENGTH = 8
-MAILBOX_SEEDS = 5000
-SWITCH_SEEDS = 5000
-DELIVERY_SEEDS = 200
-"""Each has 40 subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +95,29 @@ CASES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """A module with `problem_of(seed)`."""
+
+    name: str
+    module: str
+    seeds: int
+    description: str
+
+
+HISTORIES = (
+    Histories(
+        "mailboxes", "tests.mailboxes.histories", 5000, "acknowledged values survive kills, partitions and joins"
+    ),
+    Histories("switch", "tests.switch.history", 5000, "one handler and one end for each request, under all faults"),
+    Histories("delivery", "tests.apps.delivery.histories", 200, "billed time is true time, for 40 subscribers each"),
+    Histories("auction", "tests.apps.auction.histories", 10_000, "one winner, and no bid with a receipt is lost"),
+)
+
+
 def main(
     jobs: Annotated[int, typer.Option(min=1, help="Parallel runs.")] = 2,
-    only: Annotated[
-        str, typer.Option(help="Only this scenario (or `orders`, `mailboxes`, `switch`, `delivery`).")
-    ] = "",
+    only: Annotated[str, typer.Option(help="Only this scenario, or `orders`, `mailboxes`, `switch`, …")] = "",
 ) -> None:
     """Run all cases and print the table. Exit status: 1 if any guarantee was violated."""
     console = Console(width=160)
@@ -128,45 +140,26 @@ def main(
         wall = time.perf_counter() - start
         case_text = f"1 to 8 peers, every order of {ORDER_LENGTH} joins, leaves and crashes, in each mode"
         table.add_row(case_text, "", f"{run_count - failed} of {run_count}", "", "", f"{wall:.0f}", "")
-    if only in ("", "mailboxes"):
-        description = "mailboxes: acknowledged values under kills, partitions and joins"
-        command = "python -m tests.mailboxes.histories 1 {}"
-        problem_of = mailbox_histories.problem_of
-        violations += _run_histories(description, command, problem_of, MAILBOX_SEEDS, table, jobs, console)
-    if only in ("", "switch"):
-        description = "switch: one handler and one end for each request, under kills, partitions and joins"
-        command = "python -m tests.switch.history 1 {}"
-        violations += _run_histories(
-            description, command, switch_history.problem_of, SWITCH_SEEDS, table, jobs, console
-        )
-    if only in ("", "delivery"):
-        description = "bills: billed time is true time under kills, sleeps, two devices, partitions and late tapes"
-        command = "python -m tests.apps.delivery.histories 1 {}"
-        problem_of = delivery_histories.problem_of
-        violations += _run_histories(description, command, problem_of, DELIVERY_SEEDS, table, jobs, console)
+    for histories in HISTORIES:
+        if only in ("", histories.name):
+            violations += _run_histories(histories, table, jobs, console)
     console.print(table)
     sys.exit(1 if violations else 0)
 
 
-def _run_histories(
-    description: str,
-    command: str,
-    problem_of: Callable[[int], str],
-    seeds: int,
-    table: Table,
-    jobs: int,
-    console: Console,
-) -> int:
-    """Random histories of a layer, one per seed; return how many failed."""
+def _run_histories(histories: Histories, table: Table, jobs: int, console: Console) -> int:
+    """Random histories of a layer or an application, one per seed; return how many failed."""
     start = time.perf_counter()
     failed = 0
+    problem_of: Callable[[int], str] = import_module(histories.module).problem_of
     with get_context("fork").Pool(jobs) as pool:
-        for problem in pool.imap_unordered(problem_of, range(1, seeds + 1)):
+        for problem in pool.imap_unordered(problem_of, range(1, histories.seeds + 1)):
             if problem:
                 failed += 1
                 console.print(problem, style="red", markup=False)
-    passed, wall = f"{seeds - failed} of {seeds}", f"{time.perf_counter() - start:.0f}"
-    table.add_row(description, command.format(seeds), passed, "", "", wall, "")
+    passed, wall = f"{histories.seeds - failed} of {histories.seeds}", f"{time.perf_counter() - start:.0f}"
+    command = f"python -m {histories.module} 1 {histories.seeds}"
+    table.add_row(f"{histories.name}: {histories.description}", command, passed, "", "", wall, "")
     return failed
 
 

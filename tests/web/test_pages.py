@@ -27,6 +27,7 @@ PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversa
 PATHS |= {
     "/switch": "Switch",
     "/topics": "Topics",
+    "/auction": "Auction",
     "/rules": "Rules",
     "/tables": "Audit and tables",
     "/replay": "Replay",
@@ -94,6 +95,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/conversations": ".bl-said",
         "/switch": ".bl-switch .bl-empty",
         "/topics": ".bl-empty",
+        "/auction": ".bl-empty",
         "/rules": ".bl-steps li",
         "/tables": ".bl-rows tbody tr",
         "/replay": ".bl-fabric[data-ready=true]",

@@ -33,6 +33,8 @@ class PeerCredentials:
         revocation_list: RevocationList | None = None,
         now: Clock = utc_now,
     ) -> None:
+        self.authority = authority
+        """The certificate of the channel's authority."""
         verifier = CertificateVerifier(authority, revocation_list, now, tickets=len(certificate.chain) > 1)
         self._verifier = verifier
         self.identity: Identity = verifier.verify(certificate.der).identity

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.errors import BroadloomError
 from broadloom.rules import Rules
+from broadloom.web.auction_client import AuctionClient
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
@@ -56,6 +57,7 @@ class Sources:
         self.own_peer = OwnPeer(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
         self.group_client = GroupClient(self.own_peer)
         self.switch_client = SwitchClient(self.own_peer)
+        self.auction_client = AuctionClient(self.channel)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -140,6 +142,7 @@ class Sources:
             await self.delivery.close()
         await self.group_client.close()
         await self.switch_client.close()
+        await self.auction_client.close()
         await self.own_peer.close()
 
     # -- histories

@@ -1,6 +1,7 @@
 """The pages, one file each. A page is a function that builds it from `Sources`."""
 
 from broadloom.web.pages import (
+    auction,
     cluster,
     conversations,
     fabric,
@@ -25,6 +26,7 @@ PAGES = (
     layout.PageSpec("/topics", "Topics", topics.build),
     layout.PageSpec("/topics/mine", "My subscriptions", subscriptions.build, parent="/topics"),
     layout.PageSpec("/topics/operator", "Operator", operator.build, parent="/topics"),
+    layout.PageSpec("/auction", "Auction", auction.build),
     layout.PageSpec("/rules", "Rules", rules.build),
     layout.PageSpec("/tables", "Audit and tables", tables.build),
     layout.PageSpec("/replay", "Replay", replay.build),

@@ -1,0 +1,138 @@
+"""`Ledger`: the list of an auction. Entries are applied in the agreed order, with the same result everywhere.
+
+Pure: no clock, no IO. The hash chain covers every entry, also those without effect. A call of an auctioneer names the
+last entry that it had seen and the chain up to there, which has two effects:
+
+- A call has no effect if the lot has changed since. So "gone" cannot overlook a bid, two auctioneers that call at the
+  same time count as one, and a late call of one that was cut off does no harm.
+- Every call signs the whole list before it. Nobody can leave out, insert or move an entry before "gone" without the
+  signature of an auctioneer.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from hashlib import sha256
+from typing import NamedTuple
+
+from broadloom.apps.auction.entries import AuctionEntry, Opened
+from broadloom.apps.auction.errors import AuctionError, ClosedError, InvalidError, NoLotError, NotQualifiedError
+from broadloom.apps.auction.lot import Lot
+from broadloom.apps.auction.sale import Sale
+from broadloom.apps.auction.statements import Action, Said, Statement, Verify, verified
+
+ENTRIES_MAX = 60_000
+"""Later entries have no effect, apart from calls: the order keeps 65,536 for newcomers."""
+LOTS_MAX = 5_000
+CHAIN_PREFIX = b"broadloom auction\0"
+
+
+class Record(NamedTuple):
+    """One entry as it was ordered."""
+
+    number: int
+    data: bytes
+
+
+class Outcome(NamedTuple):
+    """What became of a statement."""
+
+    number: int
+    said: Said
+    error: AuctionError | None
+    """Why it had no effect."""
+
+
+class Ledger:
+    def __init__(self, auction: str, notaries: Sequence[str], verify: Verify) -> None:
+        self.auction = auction
+        self.notaries = tuple(notaries)
+        self.verify = verify
+        self.records: list[Record] = []
+        self.sales: dict[str, Sale] = {}
+        self.outcomes: dict[tuple[str, str], Outcome] = {}
+        """By author and id of the statement. The first one with an id counts."""
+        self.by_number: dict[int, Outcome] = {}
+        self.contradictions: list[int] = []
+        """Calls that name another chain than ours. There are none unless a log was altered, or a notary lies."""
+        self.chain = sha256(CHAIN_PREFIX + "\0".join((auction, *self.notaries)).encode()).digest()
+        self._chains = {0: self.chain}
+
+    @property
+    def number(self) -> int:
+        """Of the last entry."""
+        return self.records[-1].number if self.records else 0
+
+    def chain_at(self, number: int) -> str:
+        """The hash chain up to this entry; empty if there is none with this number."""
+        return self._chains.get(number, b"").hex()
+
+    def sale(self, lot: str) -> Sale:
+        """Raises `NoLotError`."""
+        if lot not in self.sales:
+            raise NoLotError(f"{self.auction} has no lot {lot}; `broadloom auction list` shows all")
+        return self.sales[lot]
+
+    def apply(self, number: int, data: bytes) -> list[AuctionEntry]:
+        """The effects of the next entry; none if the rules refuse it."""
+        if number <= self.number:
+            raise ValueError(f"entry {number} after entry {self.number}")
+        self.records.append(Record(number, data))
+        self.chain = sha256(self.chain + number.to_bytes(8, "big") + sha256(data).digest()).digest()
+        self._chains[number] = self.chain
+        said = verified(data, self.verify)
+        if said is None or (said.author, said.statement.id) in self.outcomes:
+            return []
+        found: list[AuctionEntry] = []
+        error = None
+        try:
+            found = self._apply(number, said)
+            self.sales[said.statement.lot].changed_at = number
+        except AuctionError as problem:
+            error = problem
+        outcome = Outcome(number, said, error)
+        self.outcomes[said.author, said.statement.id] = self.by_number[number] = outcome
+        return found
+
+    def _apply(self, number: int, said: Said) -> list[AuctionEntry]:
+        author, statement = said
+        if statement.action.is_call:
+            return self._call(number, author, statement)
+        if number > ENTRIES_MAX:
+            raise ClosedError(f"the list is full: after {ENTRIES_MAX:,} entries only lots that are open are sold")
+        if author in self.notaries:
+            raise NotQualifiedError(f"{author} is a notary, and neither sells nor bids")
+        match statement.action:
+            case Action.OPEN:
+                return self._open(number, author, statement)
+            case Action.BID:
+                return self.sale(statement.lot).bid(number, author, statement)
+            case Action.REVEAL:
+                return self.sale(statement.lot).reveal(number, author, statement)
+        return self.sale(statement.lot).withdraw(number, author)
+
+    def _open(self, number: int, author: str, statement: Statement) -> list[AuctionEntry]:
+        if statement.lot in self.sales or len(self.sales) >= LOTS_MAX:
+            raise InvalidError(f"there is already a lot {statement.lot}, or there are too many: choose another id")
+        try:
+            lot = Lot.parse(statement.terms, author)
+        except ValueError as problem:
+            raise InvalidError(str(problem)) from None
+        if lot.id != statement.lot:
+            raise InvalidError("the terms are those of another lot")
+        self.sales[lot.id] = Sale(self.auction, lot, number)
+        return [Opened(number, lot.id, lot)]
+
+    def _call(self, number: int, author: str, statement: Statement) -> list[AuctionEntry]:
+        if author not in self.notaries:
+            raise NotQualifiedError(f"{author} is not a notary")
+        if self.chain_at(statement.after) != statement.chain or statement.after >= number:
+            self.contradictions.append(number)
+            raise InvalidError(f"{author} signed another list than this one, up to entry {statement.after}")
+        sale = self.sale(statement.lot)
+        if sale.changed_at > statement.after:
+            raise ClosedError(f"{statement.lot} has changed since {author} looked at it")
+        return sale.call(number, statement.action)
+
+    def results(self) -> dict[str, tuple[str, Decimal | None]]:
+        """Winner and price of each lot that is over; no winner and no price if it is unsold."""
+        return {lot: (sale.winner, sale.price) for lot, sale in self.sales.items() if sale.is_over}

@@ -1,0 +1,108 @@
+"""The log of an auction as a file, and its verification: anyone can repeat the auction from it.
+
+JSON lines: a head with the name, the notaries and the certificate of the authority, then every entry as it was ordered,
+with its author's signature. Nothing in it has to be trusted but the authority.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from broadloom.apps.auction.errors import AlteredLogError
+from broadloom.apps.auction.ledger import Ledger
+from broadloom.apps.auction.statements import Verify
+from broadloom.protocol import ChannelName
+from broadloom.security.authority import is_for_channel
+from broadloom.security.certificates import utc_now
+from broadloom.security.keys import fingerprint_of
+from broadloom.security.pem import replace_public
+from broadloom.security.post_signer import POST_PREFIX
+from broadloom.security.verification import CertificateVerifier, Statements
+
+VERSION = 1
+LINE_BYTES_MAX = 200_000
+"""An entry has at most 64 KiB."""
+
+
+def verifier(authority: x509.Certificate, auction: str) -> Verify:
+    """Verifies statements with nothing but the certificate of the channel's authority. Tickets that were revoked since
+    count, or members would disagree on the past; the channel keeps their holders out."""
+    statements = Statements(CertificateVerifier(authority, None, utc_now, tickets=True))
+    prefix = POST_PREFIX + ChannelName.parse(auction).id
+
+    def verify(credential: bytes, data: bytes, signature: bytes, at_ms: int) -> str | None:
+        try:
+            at = datetime.fromtimestamp(at_ms / 1000, UTC)
+        except (OverflowError, OSError, ValueError):
+            return None
+        return statements.verify(credential, prefix + data, signature, at, even_if_revoked=True)
+
+    return verify
+
+
+def write_log(path: Path, ledger: Ledger, authority: x509.Certificate) -> None:
+    """Replaces a file atomically."""
+    der = authority.public_bytes(Encoding.DER)
+    head = {"version": VERSION, "auction": ledger.auction, "notaries": ledger.notaries, "authority": _base64(der)}
+    lines = [head, *({"number": each.number, "entry": _base64(each.data)} for each in ledger.records)]
+    replace_public(path, "".join(f"{json.dumps(each)}\n" for each in lines).encode())
+
+
+def read_log(path: Path, authority: x509.Certificate | None = None) -> tuple[Ledger, str]:
+    """Repeat an auction. Returns its ledger, and the fingerprint of its authority. Raises `AlteredLogError` if the log
+    is not what the auctioneers have signed, or not of this authority, and `OSError`."""
+    lines = _lines(path)
+    try:
+        number, head = next(lines)
+        auction, notaries = head["auction"], head["notaries"]
+        found = x509.load_der_x509_certificate(base64.b64decode(head["authority"], validate=True))
+        key = found.public_key()
+        if head["version"] != VERSION or not all(isinstance(each, str) for each in notaries):
+            raise ValueError("another version")
+        if not isinstance(key, Ed25519PublicKey) or not is_for_channel(found, ChannelName.parse(auction).id):
+            raise ValueError("another channel")
+    except (StopIteration, KeyError, TypeError, ValueError):
+        raise AlteredLogError(f"{path} is not the log of an auction: `broadloom auction export` writes one") from None
+    if authority is not None and found != authority:
+        raise AlteredLogError(f"{path} is not of the authority that issued your ticket: its results mean nothing")
+    ledger = Ledger(auction, notaries, verifier(found, auction))
+    for number, line in lines:
+        try:
+            ledger.apply(line["number"], base64.b64decode(line["entry"], validate=True))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            raise AlteredLogError(f"{path}: line {number} is damaged, or not in order") from None
+        if ledger.contradictions:
+            said = ledger.by_number[ledger.contradictions[0]].said
+            raise AlteredLogError(
+                f"{path} was altered before entry {said.statement.after}: {said.author} has signed another list there"
+            )
+    return ledger, fingerprint_of(key)
+
+
+def signed_up_to(ledger: Ledger) -> int:
+    """The last entry that a call of an auctioneer covers. What follows may be incomplete."""
+    calls = [each.said.statement for each in ledger.by_number.values() if each.said.statement.action.is_call]
+    return max((each.after for each in calls), default=0)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                raise AlteredLogError(f"{path}: line {number} is damaged")
+            yield number, value
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

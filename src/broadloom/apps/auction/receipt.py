@@ -1,0 +1,95 @@
+"""`Receipt`: an auctioneer's signature for an accepted bid. The list is final, so the bid stays in it. With a log, a
+receipt proves that the log has this bid at this place."""
+
+import base64
+import json
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from typing import Any
+
+from broadloom.apps.auction.errors import AlteredLogError, AuctionError
+from broadloom.apps.auction.ledger import Ledger
+from broadloom.apps.auction.lot import amount_text
+from broadloom.apps.auction.statements import Action, Signer
+
+RECEIPT_PREFIX = b"receipt\0"
+BYTES_MAX = 16_384
+_PROOF = ("signature", "credential")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    auction: str
+    number: int
+    """The place of the bid in the list."""
+    chain: str
+    """The hash chain up to there."""
+    lot: str
+    bidder: str
+    amount: str
+    """Empty for a sealed bid."""
+    auctioneer: str
+    at_ms: int
+    signature: str = ""
+    credential: str = ""
+
+    @classmethod
+    def of(cls, ledger: Ledger, number: int, signer: Signer, at_ms: int) -> "Receipt":
+        """Raises `AuctionError` if there is no accepted bid with this number."""
+        outcome = ledger.by_number.get(number)
+        if outcome is None or outcome.said.statement.action is not Action.BID or outcome.error is not None:
+            raise AuctionError(f"entry {number} is not an accepted bid")
+        lot = outcome.said.statement.lot
+        amount = ledger.sale(lot).offers[number].amount if outcome.said.statement.amount is not None else None
+        receipt = cls(
+            auction=ledger.auction,
+            number=number,
+            chain=ledger.chain_at(number),
+            lot=lot,
+            bidder=outcome.said.author,
+            amount=amount_text(amount) if amount is not None else "",
+            auctioneer=signer.name,
+            at_ms=at_ms,
+        )
+        proof = (signer.sign(receipt._signed_data()), signer.credential)
+        return cls(**{**asdict(receipt), **dict(zip(_PROOF, (_base64(each) for each in proof), strict=True))})
+
+    def check(self, ledger: Ledger) -> None:
+        """Raises `AlteredLogError` if it is not signed by a notary, or if the list is not the one that was signed."""
+        try:
+            credential, signature = (
+                base64.b64decode(each, validate=True) for each in (self.credential, self.signature)
+            )
+        except ValueError:
+            raise AlteredLogError("the receipt is damaged: use the original file") from None
+        name = ledger.verify(credential, self._signed_data(), signature, self.at_ms)
+        if name is None or name != self.auctioneer or name not in ledger.notaries or self.auction != ledger.auction:
+            raise AlteredLogError(f"the receipt is not signed by a notary of {ledger.auction}")
+        if ledger.chain_at(self.number) != self.chain:
+            raise AlteredLogError(
+                f"the log does not have the bid of {self.bidder} for {self.lot} as entry {self.number}, for which "
+                f"{self.auctioneer} has signed: get the log from another member"
+            )
+
+    def _signed_data(self) -> bytes:
+        values = {name: value for name, value in asdict(self).items() if name not in _PROOF}
+        return RECEIPT_PREFIX + sha256(json.dumps(values, sort_keys=True).encode()).digest()
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Receipt":
+        """Raises `ValueError`."""
+        try:
+            values: dict[str, Any] = json.loads(data) if len(data) <= BYTES_MAX else {}
+            kinds = {each.name: int if each.name in ("number", "at_ms") else str for each in fields(cls)}
+            if not all(isinstance(values[name], kind) for name, kind in kinds.items()):
+                raise ValueError("not a receipt")
+            return cls(**values)
+        except (AttributeError, KeyError, TypeError, RecursionError, UnicodeDecodeError):
+            raise ValueError("not a receipt") from None
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,383 @@
+"""`Room`: a program's part in an auction: as a bidder, a seller, a notary or an observer.
+
+The list of the auction is an agreed order in mode "safe" (docs/order.md): an entry counts when a majority of the
+notaries has stored it. **Safety comes before progress**: on the side of a partition without a majority nothing is
+accepted. The notary that is the sequencer of the order is the auctioneer; if it dies, the next sequencer continues
+from the same list.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import broadloom
+from broadloom.apps.auction.auctioneer import Auctioneer
+from broadloom.apps.auction.entries import AuctionEntry
+from broadloom.apps.auction.errors import AuctionError, InvalidError, NoReceiptError, NotQualifiedError
+from broadloom.apps.auction.ledger import Ledger, Outcome
+from broadloom.apps.auction.log_file import verifier, write_log
+from broadloom.apps.auction.lot import Lot, parse_amount
+from broadloom.apps.auction.receipt import Receipt
+from broadloom.apps.auction.sale import Phase, Sale
+from broadloom.apps.auction.sealed import commitment
+from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
+from broadloom.apps.auction.statements import Action, Statement, signed
+from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError, RefusedError, RequestError
+from broadloom.order import Entry, OrderSettings, ordered
+from broadloom.order.settings import VOTERS
+from broadloom.protocol.events import Batch
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+    from broadloom.channel.direct_request import DirectRequest
+    from broadloom.protocol.roster.member import Member
+
+log = logging.getLogger("broadloom")
+
+LAYER = "Au"
+"""Requests to notaries. A notary has this layer, so that the roster shows where to ask."""
+CONVERSATION = "auction"
+NOTARIES = 3
+ORDER = OrderSettings(log_bytes_max=256 << 20)
+TIMEOUT_S = 15.0
+ANSWER_S = 3.0
+"""Time for one notary to answer."""
+ROSTER_S = 5.0
+TICK_S = 0.1
+"""How often the auctioneer looks at the clock."""
+
+
+def notary_names(notaries: int | Sequence[str]) -> tuple[str, ...]:
+    """The names on the tickets of the notaries: by default notary-1, notary-2, notary-3. Raises `ValueError`."""
+    numbers = range(1, notaries + 1) if isinstance(notaries, int) else ()
+    names = tuple(f"notary-{number}" for number in numbers) or tuple(sorted(notaries))  # type: ignore[arg-type]
+    if len(set(names)) not in VOTERS:
+        raise ValueError(f"notaries={notaries!r}: an auction has {', '.join(map(str, VOTERS))} of them")
+    return names
+
+
+class Room:
+    """Use it with `async with`, on a channel that was joined with a ticket. `auction.open` joins and opens it."""
+
+    def __init__(
+        self,
+        channel: "Channel",
+        *,
+        notaries: int | Sequence[str] = NOTARIES,
+        store: str | os.PathLike[str] | None = None,
+        sealed_bids: str | os.PathLike[str] | None = None,
+        order_settings: OrderSettings | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """- `notaries`: their number (3, 5, 7 or 9), or the names on their tickets; the same in every program.
+        - `store`: for a notary, the file that keeps its votes and the list.
+        - `sealed_bids`: the file that keeps the salts of sealed bids until they are revealed. Without it they are
+          forfeited if the program ends before.
+        """
+        signer, credentials = channel._post_signer, channel._node.credentials
+        if signer is None or credentials is None:
+            raise NotQualifiedError(f"{channel.name}: an auction needs tickets: connect with ticket=")
+        self.channel = channel
+        self.name = signer.name
+        """The name on our ticket."""
+        self._signer = signer
+        self._authority = credentials.authority
+        self.ledger = Ledger(channel.name, notary_names(notaries), verifier(self._authority, channel.name))
+        self.entries: list[AuctionEntry] = []
+        """All entries so far that had an effect."""
+        if self.is_notary and store is None:
+            raise ValueError(f"{self.name!r} is a notary: give it a store, the file that keeps its votes and the list")
+        self._store = store
+        self._sealed_bids = SealedBids(sealed_bids)
+        self._settings = order_settings or ORDER
+        self._now = now
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._revealing: set[str] = set()
+        self._changed = asyncio.Event()
+        self._end_reason: BroadloomError | None = None
+
+    def __repr__(self) -> str:
+        return f"Room({self.channel.name!r}, {self.name!r})"
+
+    @property
+    def is_notary(self) -> bool:
+        return self.name in self.ledger.notaries
+
+    @property
+    def is_auctioneer(self) -> bool:
+        """Whether this program calls at the moment."""
+        return self.is_notary and self._order.is_sequencer
+
+    @property
+    def sales(self) -> dict[str, Sale]:
+        """The lots with their bids, by id, in the order in which they were opened."""
+        return self.ledger.sales
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.channel.wait_for_roster(ROSTER_S)
+        except TimeoutError:
+            log.debug("%s: the auction begins without a complete roster", self.channel.name)
+        self._layer = self.channel.layer(LAYER, _ignore if self.is_notary else None)
+        self._order = ordered(
+            self.channel,
+            CONVERSATION,
+            mode="safe",
+            voters=self.ledger.notaries,
+            store=self._store,
+            from_index=1,
+            settings=self._settings,
+        )
+        self._start(self._read())
+        if self.is_notary:
+            self._layer.on_request(self._on_request)
+            self._start(self._call())
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(NotConnectedError(f"{self.channel.name}: the room was left"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._order.aclose()
+        self._layer.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- the list
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                item = await self._order.receive()
+                if not isinstance(item, Entry):
+                    raise AuctionError(f"{self.channel.name}: no member has the beginning of the list any more")
+                self.entries += self.ledger.apply(item.index, item.data)
+                self._wake()
+                self._start_reveals()
+        except BroadloomError as problem:
+            self._end(problem)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _end(self, reason: BroadloomError) -> None:
+        self._end_reason = self._end_reason or reason
+        self._wake()
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            if self._end_reason is not None:
+                raise self._end_reason
+            await self._changed.wait()
+
+    async def _iterate(self) -> AsyncGenerator[AuctionEntry, None]:
+        position = 0
+        while True:
+            while position < len(self.entries):
+                position += 1
+                yield self.entries[position - 1]
+            if self._end_reason is not None:
+                return
+            await self._changed.wait()
+
+    def __aiter__(self) -> AsyncGenerator[AuctionEntry, None]:
+        """All entries that have an effect, from the beginning, until the room is left."""
+        return self._iterate()
+
+    async def wait_until_current(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until this program knows the list as far as the notaries do now. Raises `TimeoutError`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                number = json.loads(await self._ask({"ask": "number"}))["number"]
+                await self._wait_until(lambda: self.ledger.number >= number)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self.channel.name}: no notary answered within {timeout_s:g} s; the auction needs "
+                f"{', '.join(self.ledger.notaries)} (`broadloom auction serve`)"
+            ) from None
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the list to a file, which `auction.read_log` and `broadloom auction verify` check."""
+        write_log(Path(path), self.ledger, self._authority)
+
+    # -- bidders and sellers
+
+    async def offer(self, lot: Lot, *, timeout_s: float = TIMEOUT_S) -> int:
+        """Open a lot, as its seller. Returns its number in the list."""
+        return (await self._say(Action.OPEN, lot.id, timeout_s, terms=lot.as_dict())).number
+
+    async def withdraw(self, lot: str, *, timeout_s: float = TIMEOUT_S) -> int:
+        """Withdraw our lot, before the first bid."""
+        return (await self._say(Action.WITHDRAW, lot, timeout_s)).number
+
+    async def bid(self, lot: str, amount: Decimal | str | int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
+        """Bid, and return the receipt of an auctioneer. A bid cannot be withdrawn.
+
+        Raises `TooLowError`, `ClosedError` or `NotQualifiedError`, all of them `AuctionError`. After
+        `OrderTimeoutError` or `NoMajorityError` the outcome is unknown: the bid may still be accepted while the room
+        is open. After `NoReceiptError` the bid counts, and `receipt` asks again.
+        """
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        exact = parse_amount(amount)
+        if lot not in self.sales:
+            await self.wait_until_current(timeout_s)
+        sale = self.ledger.sale(lot)
+        fields: dict[str, Any] = {"amount": exact}
+        if sale.lot.kind.is_sealed:
+            if exact < sale.lot.start:
+                raise InvalidError(f"the lowest bid for {lot} is {sale.lot.start}")
+            salt = secrets.token_hex(32)
+            fields = {"commitment": commitment(self.channel.name, lot, self.name, exact, salt)}
+            self._sealed_bids.add(fields["commitment"], SealedBid(exact, salt))
+        outcome = await self._say(Action.BID, lot, timeout_s, **fields)
+        left_s = max(0.1, deadline_s - asyncio.get_running_loop().time())
+        return await self.receipt(outcome.number, timeout_s=left_s)
+
+    async def receipt(self, number: int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
+        """The receipt for an accepted bid. Any notary signs it, because the list is final."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    receipt = Receipt.decode(await self._ask({"ask": "receipt", "number": number}))
+                    if receipt.number == number:
+                        receipt.check(self.ledger)
+                        return receipt
+        except TimeoutError:
+            raise NoReceiptError(
+                f"{self.channel.name}: the bid is in the list as number {number}, but no notary has signed a receipt "
+                f"within {timeout_s:g} s; ask again"
+            ) from None
+
+    async def _say(self, action: Action, lot: str, timeout_s: float, **fields: Any) -> Outcome:
+        """Submit a statement, and wait for its outcome. Raises the `AuctionError` for which it had no effect."""
+        at_ms = int(self._now() * 1000)
+        statement = Statement(action=action, id=secrets.token_hex(16), at_ms=at_ms, lot=lot, **fields)
+        placed = await self._order.submit(signed(statement, self._signer), timeout_s=timeout_s)
+        await self._wait_until(lambda: self.ledger.number >= placed.index)
+        outcome = self.ledger.outcomes.get((self.name, statement.id))
+        if outcome is None:
+            raise AuctionError(
+                f"{self.channel.name}: the entry was changed on its way: check the rules of this program"
+            )
+        if outcome.error is not None:
+            raise type(outcome.error)(str(outcome.error))
+        return outcome
+
+    def _start_reveals(self) -> None:
+        """Reveal our sealed bids for lots whose bidding has ended."""
+        for lot, sale in self.sales.items():
+            offer = sale.offer_of(self.name) if sale.phase is Phase.REVEAL else None
+            if offer is None or offer.amount is not None or lot in self._revealing:
+                continue
+            bid = self._sealed_bids.get(offer.commitment)
+            if bid is not None:
+                self._revealing.add(lot)
+                self._start(self._reveal(sale, bid))
+
+    async def _reveal(self, sale: Sale, bid: SealedBid) -> None:
+        while sale.phase is Phase.REVEAL:
+            try:
+                await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
+                return
+            except OrderTimeoutError:
+                continue  # a second one has no effect
+            except BroadloomError as problem:
+                log.warning("%s: the bid for %s was not revealed: %s", self.channel.name, sale.lot.id, problem)
+                return
+
+    # -- notaries
+
+    def _notaries_here(self) -> "list[Member]":
+        """Those that can be asked; the auctioneer first, because it is the first to know."""
+        epoch = self._order.epoch
+        found = [
+            each
+            for each in self.channel.members()
+            if each.is_proven
+            and each.name in self.ledger.notaries
+            and LAYER in each.layers
+            and each.peer_id != self.channel.peer_id
+        ]
+        return sorted(found, key=lambda each: epoch is None or each.peer_id != epoch.sequencer)
+
+    async def _ask(self, question: dict[str, Any]) -> bytes:
+        """Ask one notary after the other, until one answers."""
+        while True:
+            if self._end_reason is not None:
+                raise self._end_reason
+            for notary in self._notaries_here():
+                try:
+                    return (await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)).data
+                except RequestError:
+                    continue
+            await asyncio.sleep(TICK_S)
+
+    async def _on_request(self, request: "DirectRequest") -> bytes:
+        try:
+            match request.json():
+                case {"ask": "number"}:
+                    return json.dumps({"number": self.ledger.number}).encode()
+                case {"ask": "receipt", "number": int(number)}:
+                    async with asyncio.timeout(request.timeout_s or ANSWER_S):
+                        await self._wait_until(lambda: self.ledger.number >= number)
+                    return Receipt.of(self.ledger, number, self._signer, int(self._now() * 1000)).encode()
+        except (AuctionError, ValueError, TimeoutError) as problem:
+            raise RefusedError(str(problem)) from None
+        raise RefusedError("not a question that a notary answers")
+
+    async def _call(self) -> None:
+        auctioneer = Auctioneer(self.ledger)
+        while self._end_reason is None:
+            for lot, action in auctioneer.due(self._now()):
+                if not self._order.is_sequencer:
+                    break
+                try:
+                    seen = {"after": self.ledger.number, "chain": self.ledger.chain.hex()}
+                    await self._say(action, lot, TIMEOUT_S, **seen)
+                except (AuctionError, OrderTimeoutError) as problem:
+                    log.debug("%s: %s %s: %s", self.channel.name, action, lot, problem)
+                except BroadloomError:
+                    return
+            await asyncio.sleep(TICK_S)
+
+
+@asynccontextmanager
+async def open(
+    channel: str,
+    *,
+    ticket: Any,
+    notaries: int | Sequence[str] = NOTARIES,
+    store: str | os.PathLike[str] | None = None,
+    sealed_bids: str | os.PathLike[str] | None = None,
+    order_settings: OrderSettings | None = None,
+    **options: Any,
+) -> AsyncIterator[Room]:
+    """Join an auction: `async with auction.open("auction/books-7", ticket="anna.ticket") as room`.
+
+    The name on the ticket is that of the bidder. Further options are those of `broadloom.connect`, as `bootstrap`.
+    """
+    async with (
+        broadloom.connect(channel, ticket=ticket, **options) as joined,
+        Room(joined, notaries=notaries, store=store, sealed_bids=sealed_bids, order_settings=order_settings) as room,
+    ):
+        yield room
+
+
+def _ignore(_batch: Batch) -> None:
+    """Nothing is broadcast on this layer: it only marks notaries in the roster."""

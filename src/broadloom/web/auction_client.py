@@ -1,0 +1,66 @@
+"""The server's own part in an auction, shared by all open pages: it bids under the name on the ticket of the server."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from broadloom.apps.auction import Receipt, Room
+from broadloom.web.error_messages import describe_error
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+
+RECEIPTS_MAX = 200
+"""Kept for the pages; the oldest are dropped."""
+
+
+class AuctionClient:
+    """Created once; `start_joining` opens the room when the first page needs it."""
+
+    def __init__(self, channel: "Channel | None") -> None:
+        self._channel = channel
+        self._stack = AsyncExitStack()
+        self._join_task: asyncio.Task[None] | None = None
+        self.room: Room | None = None
+        self.receipts: dict[int, Receipt] = {}
+        """Of bids from these pages, by number."""
+        self.problem = ""
+
+    @property
+    def is_available(self) -> bool:
+        """Only the name on a ticket can bid."""
+        return bool(self.name)
+
+    @property
+    def name(self) -> str:
+        """The name on the ticket."""
+        signer = self._channel._post_signer if self._channel is not None else None
+        return signer.name if signer is not None else ""
+
+    def start_joining(self) -> None:
+        """Open the room, unless that has succeeded or is under way."""
+        if self.room is None and (self._join_task is None or self._join_task.done()):
+            self.problem = ""
+            self._join_task = asyncio.create_task(self._join())
+
+    async def _join(self) -> None:
+        try:
+            assert self._channel is not None
+            self.room = await self._stack.enter_async_context(Room(self._channel))
+        except Exception as problem:
+            self.problem = describe_error(problem)
+
+    async def bid(self, lot: str, amount: str) -> None:
+        """Raises as `Room.bid`."""
+        if self.room is None:
+            raise RuntimeError("the auction was not joined yet")
+        receipt = await self.room.bid(lot, amount.strip())
+        self.receipts[receipt.number] = receipt
+        while len(self.receipts) > RECEIPTS_MAX:
+            del self.receipts[next(iter(self.receipts))]
+
+    async def close(self) -> None:
+        if self._join_task is not None:
+            self._join_task.cancel()
+            await asyncio.gather(self._join_task, return_exceptions=True)
+        await self._stack.aclose()

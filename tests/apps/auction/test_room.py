@@ -1,0 +1,64 @@
+"""Auctions over real connections: the four kinds, receipts, and the death of the auctioneer."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from broadloom.apps import auction
+from tests.apps.auction.saleroom import Saleroom, lot
+
+
+async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bids_extend_it(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        await saleroom.notaries()
+        anna, ben, seller = [await saleroom.open(name) for name in ("anna", "ben", "seller")]
+        await seller.offer(lot("english"))
+        receipt = await anna.bid("lot-1", "10.50")
+        assert (receipt.bidder, receipt.amount, receipt.lot) == ("anna", "10.50", "lot-1")
+        with pytest.raises(auction.TooLowError, match=r"bid at least 15\.50"):
+            await ben.bid("lot-1", 11)
+        await saleroom.hurry(ben, auction.Going)
+        await ben.bid("lot-1", Decimal("15.50"))
+        sold = await saleroom.hurry(anna, auction.Sold)
+        assert (sold.winner, sold.price) == ("ben", Decimal("15.50"))
+        assert any(isinstance(each, auction.Extended) for each in anna.entries)
+        with pytest.raises(auction.ClosedError, match="takes no more bids"):
+            await anna.bid("lot-1", 100)
+        await seller.offer(lot("english", "lot-2"))
+        with pytest.raises(auction.NotQualifiedError, match="sells"):
+            await seller.bid("lot-2", 100)
+        anna.export(tmp_path / "anna.log")
+        ben.export(tmp_path / "ben.log")
+        ledgers = [
+            auction.read_log(tmp_path / name, saleroom.authority.certificate)[0] for name in ("anna.log", "ben.log")
+        ]
+        assert [each.results() for each in ledgers] == [{"lot-1": ("ben", Decimal("15.50"))}] * 2
+        receipt.check(ledgers[1])
+
+
+async def test_auction_continues_after_the_auctioneer_is_killed_and_a_bidder_has_restarted(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        notaries = await saleroom.notaries()
+        anna, ben, seller = [await saleroom.open(name) for name in ("anna", "ben", "seller")]
+        carl = await saleroom.open("carl", sealed_bids=tmp_path / "carl.bids")
+        await seller.offer(lot("vickrey", "sealed", extension_s=100_000.0))
+        await seller.offer(lot("dutch", "tulips", start="30"))
+        await carl.bid("sealed", 40)
+        receipt = await anna.bid("sealed", "25.50")
+        assert receipt.amount == ""
+        with pytest.raises(auction.InvalidError, match="already bid"):
+            await anna.bid("sealed", 60)
+        await carl.__aexit__(None, None, None)
+        carl.channel.abort()
+        auctioneer = next(each for each in notaries if each.is_auctioneer)
+        auctioneer.channel.abort()
+        assert (await ben.bid("sealed", 20)).auctioneer != auctioneer.name
+        await saleroom.open("carl", sealed_bids=tmp_path / "carl.bids")
+        lowered = await saleroom.hurry(ben, auction.Lowered, lot_id="tulips")
+        await ben.bid("tulips", lowered.price)
+        tulips = await saleroom.hurry(ben, auction.Sold, lot_id="tulips")
+        assert (tulips.winner, tulips.price) == ("ben", Decimal(25))
+        sealed = await saleroom.hurry(anna, auction.Sold, lot_id="sealed")
+        assert (sealed.winner, sealed.price) == ("carl", Decimal("25.50"))
+        receipt.check(ben.ledger)

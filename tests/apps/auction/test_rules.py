@@ -1,0 +1,278 @@
+"""The rules of the four kinds, the chain, and what holds for any sequence of entries."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broadloom.apps.auction import (
+    Bid,
+    ClosedError,
+    Extended,
+    InvalidError,
+    Kind,
+    Lot,
+    NoLotError,
+    NotQualifiedError,
+    Sold,
+    TooLowError,
+    Unsold,
+)
+from broadloom.apps.auction.auctioneer import Auctioneer
+from broadloom.apps.auction.lot import amount_text, parse_amount
+from broadloom.apps.auction.sealed import commitment
+from broadloom.apps.auction.statements import Action
+from tests.apps.auction.histories import oracle
+from tests.apps.auction.ledgers import NOTARIES, SALT, HandLedger, refused
+
+EXAMPLES = 60
+
+
+def test_english_bids_rise_by_the_step_and_the_highest_one_is_paid() -> None:
+    ledger = HandLedger()
+    ledger.open("english")
+    with pytest.raises(TooLowError, match="at least 10"):
+        ledger.bid("anna", "9.99")
+    ledger.bid("anna", 10)
+    with pytest.raises(TooLowError, match=r"at least 12\.50"):
+        ledger.bid("ben", "12.49")
+    ledger.bid("ben", "12.50")
+    sold = ledger.close()
+    assert isinstance(sold, Sold)
+    assert (sold.winner, sold.price) == ("ben", Decimal("12.50"))
+    with pytest.raises(ClosedError):
+        ledger.bid("anna", 100)
+
+
+def test_bid_after_going_twice_starts_the_calls_again() -> None:
+    ledger = HandLedger()
+    ledger.open("english")
+    ledger.bid("anna", 10)
+    ledger.call(Action.GOING)
+    ledger.call(Action.GOING)
+    looked_at = ledger.number
+    assert [type(each) for each in ledger.bid("ben", 20)] == [Bid, Extended]
+    with pytest.raises(ClosedError, match="has changed"):
+        ledger.call(Action.GONE, after=looked_at)
+    with pytest.raises(ClosedError, match="out of turn"):
+        ledger.call(Action.GONE)
+    assert ledger.close().winner == "ben"  # type: ignore[union-attr]
+
+
+def test_two_auctioneers_that_call_at_the_same_time_count_as_one() -> None:
+    ledger = HandLedger()
+    ledger.open("dutch", reserve=1)
+    looked_at = ledger.number
+    ledger.call(Action.LOWER, after=looked_at)
+    with pytest.raises(ClosedError, match="has changed"):
+        ledger.call(Action.LOWER, notary="notary-2", after=looked_at)
+    assert ledger.sale("lot-1").asked == Decimal("7.50")
+
+
+def test_first_dutch_bid_pays_the_price_of_its_place_in_the_order() -> None:
+    ledger = HandLedger()
+    ledger.open("dutch", reserve=1)
+    with pytest.raises(TooLowError):
+        ledger.bid("anna", 5)
+    ledger.call(Action.LOWER)
+    ledger.bid("anna", 9)
+    with pytest.raises(ClosedError, match="taken"):
+        ledger.bid("ben", 10)
+    sold = ledger.call(Action.GONE)[0]
+    assert (sold.winner, sold.price) == ("anna", Decimal("7.50"))  # type: ignore[union-attr]
+
+
+def test_dutch_price_stops_at_the_reserve_and_the_lot_is_unsold() -> None:
+    ledger = HandLedger()
+    ledger.open("dutch", reserve=4)
+    assert isinstance(ledger.close(), Unsold)
+    assert ledger.sale("lot-1").asked == Decimal(4)
+
+
+@pytest.mark.parametrize(("kind", "price"), [("sealed", 30), ("vickrey", 20)])
+def test_highest_revealed_bid_wins_and_unrevealed_ones_are_forfeited(kind: str, price: int) -> None:
+    ledger = HandLedger()
+    ledger.open(kind)
+    for name, amount in (("anna", 20), ("ben", 30), ("carl", 90)):
+        ledger.seal(name, amount)
+    with pytest.raises(ClosedError):
+        ledger.reveal("anna", 20)
+    ledger.call(Action.UNSEAL)
+    with pytest.raises(ClosedError):
+        ledger.seal("dora", 99)
+    with pytest.raises(InvalidError, match="not the one"):
+        ledger.reveal("ben", 31)
+    ledger.reveal("ben", 30)
+    ledger.reveal("anna", 20)
+    sold = ledger.call(Action.GONE)[0]
+    assert (sold.winner, sold.price) == ("ben", Decimal(price))  # type: ignore[union-attr]
+
+
+def test_of_equal_sealed_bids_the_earlier_one_wins_and_pays_the_same() -> None:
+    ledger = HandLedger()
+    ledger.open("vickrey")
+    ledger.seal("ben", 30)
+    ledger.seal("anna", 30)
+    ledger.call(Action.UNSEAL)
+    ledger.reveal("anna", 30)
+    ledger.reveal("ben", 30)
+    sold = ledger.call(Action.GONE)[0]
+    assert (sold.winner, sold.price) == ("ben", Decimal(30))  # type: ignore[union-attr]
+
+
+def test_lot_below_its_reserve_is_unsold_and_one_winner_pays_at_least_the_reserve() -> None:
+    ledger = HandLedger()
+    ledger.open("english", reserve=50)
+    ledger.bid("anna", 49)
+    assert isinstance(ledger.close(), Unsold)
+    ledger.open("vickrey", "lot-2", reserve=50)
+    ledger.seal("anna", 80, "lot-2")
+    ledger.call(Action.UNSEAL, "lot-2")
+    ledger.reveal("anna", 80, "lot-2")
+    assert ledger.close("lot-2").price == Decimal(50)  # type: ignore[union-attr]
+
+
+def test_names_without_the_right_to_do_so_can_neither_bid_nor_call_nor_withdraw() -> None:
+    ledger = HandLedger()
+    ledger.open("english", bidders=("anna",))
+    for author in ("ben", "sam", "notary-2"):
+        with pytest.raises(NotQualifiedError):
+            ledger.bid(author, 20)
+    with pytest.raises(NotQualifiedError):
+        ledger.call(Action.GOING, notary="anna")
+    with pytest.raises(NotQualifiedError):
+        ledger.say("anna", Action.WITHDRAW)
+    with pytest.raises(NoLotError):
+        ledger.bid("anna", 20, "lot-9")
+    with pytest.raises(InvalidError):
+        ledger.open("english")
+    assert isinstance(ledger.say("sam", Action.WITHDRAW)[0], Unsold)
+
+
+def test_seller_cannot_withdraw_after_the_first_bid() -> None:
+    ledger = HandLedger()
+    ledger.open("english")
+    ledger.bid("anna", 20)
+    with pytest.raises(ClosedError):
+        ledger.say("sam", Action.WITHDRAW)
+
+
+def test_next_auctioneer_continues_where_the_last_one_stopped() -> None:
+    """It waits from the moment at which it saw the last change, and does not begin again."""
+    ledger = HandLedger()
+    ledger.open("english", call_s=5, extension_s=30)
+    end_s = ledger.sale("lot-1").lot.end_s
+    first, second = Auctioneer(ledger), Auctioneer(ledger)
+    assert first.due(end_s - 1) == second.due(end_s - 1) == []
+    assert first.due(end_s) == [("lot-1", Action.GOING)]
+    ledger.call(Action.GOING)
+    assert second.due(end_s + 1) == []
+    assert second.due(end_s + 6) == [("lot-1", Action.GOING)]
+    ledger.bid("anna", 20)
+    assert second.due(end_s + 7) == []
+    assert second.due(end_s + 36) == []
+    assert second.due(end_s + 37) == [("lot-1", Action.GOING)]
+
+
+AMOUNTS = st.decimals("0.0001", "999999999", allow_nan=False, places=4)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(AMOUNTS)
+def test_amounts_are_exact(amount: Decimal) -> None:
+    assert parse_amount(amount_text(amount)) == amount == parse_amount(amount)
+
+
+@pytest.mark.parametrize("value", [1.5, True, "1e3", "-1", "NaN", "1.00001", "", "٣", Decimal("Infinity"), 10**14])
+def test_inexact_or_impossible_amounts_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="not an amount"):
+        parse_amount(value)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.text(), AMOUNTS, AMOUNTS)
+def test_commitment_is_bound_to_auction_lot_bidder_and_amount(name: str, amount: Decimal, other: Decimal) -> None:
+    name = name.encode(errors="replace").decode()
+    seals = [
+        commitment(*parts, salt)
+        for parts in {("a", "lot-1", name, amount), ("a", "lot-1", name, other), ("b", "lot-1", name, amount)}
+        for salt in (SALT, "00" * 32)
+    ]
+    assert len(set(seals)) == len(seals)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("anna", "ben", "carl", "sam", *NOTARIES)),
+        st.sampled_from(list(Action)),
+        st.integers(8, 40),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.sampled_from(list(Kind)), STEPS)
+def test_any_sequence_of_entries_follows_the_rules_and_every_replay_gives_the_same(kind: Kind, steps: Any) -> None:
+    ledger = HandLedger()
+    ledger.open(kind)
+    sealed: dict[str, int] = {}
+    for author, action, amount, back in steps:
+        fields: dict[str, Any] = {}
+        if action in (Action.BID, Action.REVEAL):
+            fields["amount"] = amount
+            if kind.is_sealed and action is Action.BID:
+                fields = {"commitment": commitment(ledger.auction, "lot-1", author, Decimal(amount), SALT)}
+                sealed.setdefault(author, amount)
+            elif action is Action.REVEAL:
+                fields = {"amount": sealed.get(author, amount), "salt": SALT}
+        elif action.is_call:
+            after = max(0, ledger.number - back)
+            fields = {"after": after, "chain": ledger.chain_at(after)}
+        elif action is Action.OPEN:
+            fields = {"terms": ledger.sale("lot-1").lot.as_dict()}
+        refused(ledger, ledger.entry(author, action, **fields))
+    replays = [HandLedger(), HandLedger()]
+    entries: list[Any] = [[], []]
+    for found, replay in zip(entries, replays, strict=True):
+        for record in ledger.records:
+            found += replay.apply(*record)
+    assert entries[0] == entries[1]
+    assert {each.chain for each in replays} == {ledger.chain}
+    assert all(each.results() == ledger.results() for each in replays)
+    if ledger.results() and ledger.sale("lot-1").reason != "withdrawn by the seller":
+        assert oracle(entries[0]) == ledger.results()["lot-1"]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.binary(max_size=300))
+def test_bytes_that_are_not_a_statement_are_ignored(data: bytes) -> None:
+    ledger = HandLedger()
+    before = ledger.chain
+    assert ledger.add(data) == ledger.add(b"A1\0\0" + bytes(64) + data) == []
+    assert ledger.chain != before
+    assert not ledger.outcomes
+
+
+HOSTILE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just("lot-1"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("id", "kind", "start", "step", "reserve", "end", "call_s", "extension_s", "title", "bidders", "other")
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.sampled_from(FIELDS), HOSTILE)
+def test_lot_with_terms_that_make_no_sense_is_refused_by_all_alike(field: str, value: Any) -> None:
+    ledger = HandLedger()
+    lot = Lot(id="lot-1", kind=Kind.ENGLISH, start=Decimal(1), end=datetime.now(UTC))
+    data = ledger.entry("sam", Action.OPEN, terms={**lot.as_dict(), field: value})
+    refused(ledger, data)
+    if ledger.sales:
+        refused(ledger, ledger.entry("anna", Action.BID, amount=5))
+        Auctioneer(ledger).due(0.0)

@@ -1,0 +1,57 @@
+"""`broadloom auction`."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from broadloom.cli.main import app
+from tests.apps.auction.saleroom import NOTARIES, Saleroom
+from tests.cli.harness import run, running_command
+
+
+async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
+    log, receipt = tmp_path / "auction.log", tmp_path / "receipt"
+    async with Saleroom(tmp_path) as saleroom:
+        for name in ("anna", "sam", "notary-3"):
+            saleroom.ticket(name).save(tmp_path / f"{name}.ticket")
+
+        async def auction(verb: str, *words: str, by: str = "anna") -> tuple[int, str, str]:
+            ticket = ("--ticket", str(tmp_path / f"{by}.ticket"))
+            return await asyncio.to_thread(run, "auction", verb, saleroom.name, *words, *ticket)
+
+        for name in NOTARIES[:2]:
+            await saleroom.open(name)
+        store = ("--store", str(tmp_path / "notary-3.db"), "--ticket", str(tmp_path / "notary-3.ticket"))
+        with running_command("auction", "serve", saleroom.name, *store) as serving:
+            # A Dutch lot is sold as soon as somebody bids, however busy the machine is.
+            opened = await auction("open", "lot-1", "--kind", "dutch", "--start", "12.50", by="sam")
+            assert opened == (0, "lot-1 is open: entry 1\n", "")
+            code, out, err = await auction("bid", "lot-1", "20", "--wait", "--receipt", str(receipt))
+            assert (code, err) == (0, "")
+            assert "sold to anna for 12.50" in out
+            assert (await auction("export", str(log)))[0] == 0
+            await asyncio.to_thread(serving.wait_for_output, "sold to anna for 12.50")
+    ticket = ("--ticket", str(tmp_path / "sam.ticket"))
+    result = CliRunner().invoke(app, ["auction", "verify", str(log), "--receipt", str(receipt), *ticket, "--json"])
+    verified = json.loads(result.output)
+    assert (result.exit_code, verified["lots"][0]["winner"], verified["is_authority_checked"]) == (0, "anna", True)
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([lines[0], *lines[2:]]))
+    result = CliRunner().invoke(app, ["auction", "verify", str(log), *ticket])
+    assert (result.exit_code, "was altered" in result.output) == (1, True), result.output
+
+
+def test_usage_errors_name_the_remedy(tmp_path: Path) -> None:
+    saleroom = Saleroom(tmp_path)
+    saleroom.ticket("sam").save(tmp_path / "sam.ticket")
+    ticket = ("--ticket", str(tmp_path / "sam.ticket"))
+    for words, problem in (
+        (("list", saleroom.name), "needs a ticket"),
+        (("open", saleroom.name, "lot-1", "--start", "ten", *ticket), "is not an amount"),
+        (("open", saleroom.name, "lot-1", "--start", "1", "--kind", "silent", *ticket), "must be one of"),
+        (("verify", str(tmp_path / "sam.ticket")), "damaged"),
+    ):
+        result = CliRunner().invoke(app, ["auction", *words])
+        assert (result.exit_code in (1, 2), problem in result.output) == (True, True), result.output
