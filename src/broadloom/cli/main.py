@@ -24,6 +24,7 @@ COMMANDS = {
     "members": "members:members",
     "topics": "topics:topics",
     "meter": "meter:meter",
+    "conference": "conference:conference",
     "rules": "rules:rules",
     "status": "status:status",
     "top": "status:top",
