@@ -24,6 +24,7 @@ from tests.web.server import page, running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
+PATHS |= {"/review": "Review"}
 PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
 
 
@@ -86,6 +87,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/cluster": ".bl-guarantees li[data-state=holds]",
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
+        "/review": ".bl-review-join",
         "/switch": ".bl-switch .bl-empty",
         "/rules": ".bl-steps li",
         "/tables": ".bl-rows tbody tr",

@@ -15,6 +15,7 @@ from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.peer_timeline import PeerTimeline
+from broadloom.web.review_seats import ReviewSeats
 from broadloom.web.switch_client import SwitchClient
 from broadloom.web.table_catalog import TableCatalog
 from broadloom.web.timeline_follower import TimelineFollower
@@ -53,6 +54,7 @@ class Sources:
         self.own_peer = OwnPeer(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
         self.group_client = GroupClient(self.own_peer)
         self.switch_client = SwitchClient(self.own_peer)
+        self.review_seats = ReviewSeats(self.own_peer)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -135,6 +137,7 @@ class Sources:
             task.cancel()
         await self.group_client.close()
         await self.switch_client.close()
+        await self.review_seats.close()
         await self.own_peer.close()
 
     # -- histories
