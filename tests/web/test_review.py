@@ -68,6 +68,8 @@ async def test_person_at_the_page_and_program_review_a_model_together(
         await _person_leads(browser, ben)
         await _program_leads(browser, ben)
         await _ask_and_vote(browser, ben)
+        browser.one("#do-minutes").click()
+        await seen(browser, lambda: int(shown(browser, "saved")) > 500, "minutes")
         async with ben.floor():
             await ben.show(WHOLE)
             await seen(browser, lambda: shown(browser, "view") == "-2900,-2500,3100", "the whole wing")
@@ -120,6 +122,8 @@ async def _program_leads(browser: Browser, ben: Meeting) -> None:
 
 
 async def _ask_and_vote(browser: Browser, ben: Meeting) -> None:
+    await ben.set_agenda(["Wing box", "Next steps"])
+    await seen(browser, lambda: "Next steps" in browser.text(".bl-review-agenda"), "the agenda")
     poll = await ben.open_poll("Release the wing?", ["Yes", "Not yet"])
     browser.run("arguments[0].click()", browser.one(".bl-review-poll button"))
     await eventually(lambda: ben.state.polls[poll].counts == (1, 0), "a vote")

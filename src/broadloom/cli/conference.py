@@ -16,6 +16,7 @@ from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, Keep
 from broadloom.cli.output import Output
 from broadloom.cli.runner import StopSignal, command, joined_channel
 from broadloom.cli.session import Session
+from broadloom.order import Rewound
 
 conference = command_group(
     "Meet on a channel: floor, hands, notes, polls and minutes. The view is on the page Review of `broadloom web`.\n\n"
@@ -58,6 +59,8 @@ class MeetingSession(Session):
             if isinstance(event, Done) and (line := self._line(event)):
                 self.terminal.show(line)
                 await self.out.flush()
+            elif isinstance(event, Rewound):
+                self.warn("two parts of the meeting have met: what the larger one did comes first")
 
     def _line(self, done: Done) -> str | None:
         if not self.json:

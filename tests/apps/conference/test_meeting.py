@@ -11,7 +11,15 @@ import pytest
 import broadloom
 from broadloom import Authority, NotConnectedError, NotPermittedError, Role
 from broadloom.apps import conference
-from broadloom.apps.conference import ConferenceError, FloorTimeoutError, Meeting, NotLeaderError, Viewpoint
+from broadloom.apps.conference import (
+    ConferenceError,
+    FloorTimeoutError,
+    Meeting,
+    MeetingFullError,
+    NotLeaderError,
+    Viewpoint,
+    participation,
+)
 from tests.channel.joined import QUICK, unique_name
 from tests.support import eventually
 
@@ -167,3 +175,11 @@ async def test_join_connects_and_leaves() -> None:
     async with conference.join(unique_name(), name="Anna", tls=False, settings=QUICK) as meeting:
         assert [each.name for each in meeting.people()] == ["Anna"]
     assert not meeting.channel.is_connected
+
+
+async def test_meeting_with_as_many_entries_as_members_keep_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+        monkeypatch.setattr(participation, "ENTRIES_MAX", 2)
+        await anna.load("rib-1")
+        with pytest.raises(MeetingFullError, match="start another one"):
+            await anna.load("rib-2")

@@ -64,7 +64,8 @@ class Participation:
         self._core = MeetingCore(channel.peer_id)
         self._listeners: EventListeners[MeetingEvent] = EventListeners(f"{channel.name}: conference")
         self._changed = asyncio.Event()
-        self._applied = 0
+        self._applied = self._own_applied = 0
+        """The last entry, and the number of the last action of our own."""
         self._end_reason: BroadloomError | None = None
         self._views = live.Views()
         self._check_timer: asyncio.TimerHandle | None = None
@@ -179,13 +180,15 @@ class Participation:
             raise MeetingFullError(f"this meeting has {ENTRIES_MAX:,} entries, which is the limit: start another one")
         number, data = self._core.prepare(action, int(time.time() * 1000))
         try:
-            placed = await self._order.submit(data, timeout_s=timeout_s)
-        except OrderTimeoutError:
-            raise  # it may still be ordered
+            async with asyncio.timeout(timeout_s):
+                await self._order.submit(data, timeout_s=timeout_s)
+                await self._wait_until(lambda: self._own_applied >= number)
+        except (OrderTimeoutError, TimeoutError):
+            text = f"not ordered within {timeout_s:g} s. It may still happen: look before you repeat it"
+            raise ConferenceError(f"{self.channel.name}: {text}") from None
         except BroadloomError:
             self._core.withdraw(number)
             raise
-        await self._wait_until(lambda: self._applied >= placed.index)
         return f"{self.me:x}-{number}"
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
@@ -201,6 +204,8 @@ class Participation:
                     case Entry():
                         done = self._core.on_entry(item, self._now())
                         self._applied = item.index
+                        if done is not None and done.author == self.me:
+                            self._own_applied = max(self._own_applied, done.sent.number)
                         self._on_change(done)
                     case Rewound():
                         self._core.on_rewound(item, self._now())

@@ -8,7 +8,8 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
-from broadloom.apps.conference import Meeting, Pointed, ViewMoved, Viewpoint
+from broadloom.apps.conference import Meeting, Point, Pointed, ViewMoved, Viewpoint
+from broadloom.apps.conference.minutes import as_html
 from broadloom.apps.conference.participation import MeetingEvent
 from broadloom.web.pages.layout import button, empty_state, guarded, heading, paragraph, section
 from broadloom.web.review_seats import NAME_MAX, ReviewSeats
@@ -73,7 +74,8 @@ class ReviewPage:
             "take_back": meeting.take_back,
             "hand_over": lambda to: meeting.hand_over(int(to, 16)),
             "raise_hand": meeting.raise_hand,
-            "show": lambda eye, target: meeting.show(Viewpoint(eye, target)),
+            "show": self._show,
+            "minutes": self._send_minutes,
             "point": meeting.point,
             "load": meeting.load,
             "unload": meeting.unload,
@@ -99,6 +101,15 @@ class ReviewPage:
         act = self._acts[values.pop("verb")]
         with self._content:
             await guarded(lambda: act(**values))()
+
+    async def _show(self, eye: Point, target: Point) -> None:
+        if self._meeting is not None and self._meeting.is_leader:  # else the browser does not know it yet
+            await self._meeting.show(Viewpoint(eye, target))
+
+    def _send_minutes(self) -> None:
+        if self._meeting is not None:
+            document = "".join(as_html(self._meeting.state, self._meeting.channel.name))
+            self._view.run_method("save", document)
 
     # -- to the browser
 

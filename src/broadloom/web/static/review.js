@@ -18,7 +18,7 @@ export default {
     return {
       tool: "look", follows: true, draft: "", place: null, replyTo: null, question: "", options: "Yes, No", start: null,
       people: [], parts: [], notes: [], measurements: [], polls: [], agenda: [], me: "", leader: "", isLeader: false,
-      canTakeBack: false, isReady: false, chosen: "", hovered: "", view: "", pointer: "",
+      canTakeBack: false, isReady: false, chosen: "", hovered: "", view: "", pointer: "", saved: 0,
     };
   },
   computed: {
@@ -69,6 +69,14 @@ export default {
       if (!person) return;
       this.stage.pointers.set(id, { at, name: person.name, color: this.color(id), since: performance.now() });
       this.pointer = `${person.name} ${at.join(",")}`;
+    },
+    save(minutes) {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([minutes], { type: "text/html" }));
+      link.download = "minutes.html";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      this.saved = minutes.length;
     },
     // -- drawing
     color(id) { return COLORS[Math.max(0, this.people.findIndex((each) => each.id === id)) % COLORS.length]; },

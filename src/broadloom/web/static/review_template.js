@@ -2,7 +2,7 @@
 
 export const template = `
 <div class="bl-review" :data-ready="isReady" :data-leader="leaderName" :data-leads="isLeader" :data-parts="parts.length" :data-notes="notes.length"
-    :data-follows="follows" :data-view="view" :data-pointer="pointer">
+    :data-follows="follows" :data-view="view" :data-pointer="pointer" :data-saved="saved">
   <div class="bl-review-bar">
     <p class="bl-review-status" role="status" :class="{ on: isLeader }"><i v-if="leader" :style="{ background: color(leader) }"></i>{{ status }}</p>
     <button v-if="!isLeader && !myself.place" type="button" class="main" id="do-floor" @click="act('request_floor')">{{ leader ? "Ask for the floor" : "Take the floor" }}</button>
@@ -12,6 +12,7 @@ export const template = `
     <button v-if="!isLeader && !follows" type="button" id="do-follow" @click="follow">Follow {{ leaderName || "again" }}</button>
     <button v-if="!isLeader && follows && leader" type="button" id="do-detach" @click="follows = false">Look around</button>
     <button type="button" id="do-hand" :aria-pressed="!!myself.hand" @click="act('raise_hand', { is_up: !myself.hand })">{{ myself.hand ? "Lower" : "Raise" }} hand</button>
+    <button type="button" id="do-minutes" @click="act('minutes')">Minutes</button>
   </div>
   <div class="bl-review-stage">
     <canvas ref="canvas" tabindex="0" role="img" aria-label="Shared view of the model. Arrow keys turn it, plus and minus zoom." :data-tool="tool"
@@ -45,6 +46,7 @@ export const template = `
         </li>
       </ul>
     </section>
+    <section v-if="agenda.length" class="bl-section"><h2>Agenda</h2><ol class="bl-review-agenda"><li v-for="each in agenda" :key="each">{{ each }}</li></ol></section>
     <section class="bl-section"><h2>Notes</h2>
       <p v-if="!threads.length" class="bl-quiet bl-small">Choose Note and click a place of the model.</p>
       <ol class="bl-review-notes">
