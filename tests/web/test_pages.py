@@ -32,6 +32,8 @@ PATHS |= {
     "/tables": "Audit and tables",
     "/replay": "Replay",
 }
+PATHS |= {"/review": "Review"}
+PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/cluster": ".bl-guarantees li[data-state=holds]",
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
+        "/review": ".bl-review-join",
         "/switch": ".bl-switch .bl-empty",
         "/topics": ".bl-empty",
         "/auction": ".bl-empty",

@@ -25,6 +25,7 @@ COMMANDS = {
     "topics": "topics:topics",
     "meter": "meter:meter",
     "auction": "auction:auction",
+    "conference": "conference:conference",
     "rules": "rules:rules",
     "status": "status:status",
     "top": "status:top",

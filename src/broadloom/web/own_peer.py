@@ -22,7 +22,7 @@ class OwnPeer:
         channel: "Channel | None" = None,
         on_joined: Callable[[int], None],
     ) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._channel = channel
         self._on_joined = on_joined
         self._stack = AsyncExitStack()
@@ -30,7 +30,7 @@ class OwnPeer:
 
     @property
     def is_available(self) -> bool:
-        return self._cluster is not None or self._channel is not None
+        return self.cluster is not None or self._channel is not None
 
     async def channel(self) -> "Channel":
         """Raises as `broadloom.connect`."""
@@ -38,9 +38,9 @@ class OwnPeer:
             if self._channel is None:
                 import broadloom
 
-                assert self._cluster is not None, "there is nothing to join"
+                assert self.cluster is not None, "there is nothing to join"
                 connection = broadloom.connect(
-                    self._cluster.channel, bootstrap=self._cluster.bootstrap(), timeout_s=JOIN_TIMEOUT_S
+                    self.cluster.channel, bootstrap=self.cluster.bootstrap(), timeout_s=JOIN_TIMEOUT_S
                 )
                 self._channel = await self._stack.enter_async_context(connection)
                 self._on_joined(self._channel.peer_id)
@@ -48,9 +48,9 @@ class OwnPeer:
 
     def join_options(self) -> str:
         """Options with which a command joins the same channel from another terminal."""
-        if self._cluster is None:
+        if self.cluster is None:
             return ""
-        return "".join(f" --bootstrap {address}" for address in self._cluster.bootstrap()[:1])
+        return "".join(f" --bootstrap {address}" for address in self.cluster.bootstrap()[:1])
 
     async def close(self) -> None:
         await self._stack.aclose()

@@ -17,6 +17,7 @@ from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.peer_timeline import PeerTimeline
+from broadloom.web.review_seats import ReviewSeats
 from broadloom.web.switch_client import SwitchClient
 from broadloom.web.table_catalog import TableCatalog
 from broadloom.web.timeline_follower import TimelineFollower
@@ -58,6 +59,7 @@ class Sources:
         self.group_client = GroupClient(self.own_peer)
         self.switch_client = SwitchClient(self.own_peer)
         self.auction_client = AuctionClient(self.channel)
+        self.review_seats = ReviewSeats(self.own_peer)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -143,6 +145,7 @@ class Sources:
         await self.group_client.close()
         await self.switch_client.close()
         await self.auction_client.close()
+        await self.review_seats.close()
         await self.own_peer.close()
 
     # -- histories

@@ -138,14 +138,14 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
 
 def as_markdown(exported: ExportedGroup) -> Iterator[str]:
     """Nested lists."""
-    yield f"# {_escape_markdown(_escape_control_chars(title_of(exported.description)))}\n"
+    yield f"# {escape_markdown(escape_control_chars(title_of(exported.description)))}\n"
     if about := about_of(exported.description):
-        yield f"\n{_escape_markdown(_escape_control_chars(about))}\n"
+        yield f"\n{escape_markdown(escape_control_chars(about))}\n"
     yield "\n"
     for node, depth in _entries(exported.tree):
         indent = "  " * min(depth, DEPTH_MAX)
-        name = _escape_markdown(_escape_control_chars(exported.names.author_label(node.message)))
-        lines = [_escape_markdown(_escape_control_chars(line)) for line in _text(node).split("\n")]
+        name = escape_markdown(escape_control_chars(exported.names.author_label(node.message)))
+        lines = [escape_markdown(escape_control_chars(line)) for line in _text(node).split("\n")]
         deeper = f" *(depth {depth})*" if depth > DEPTH_MAX else ""
         first = f"{indent}- **{name}** {_format_time(node.message)}{_missing_parent_note(node)}{deeper}  "
         yield "\n".join([first, *(f"{indent}  {line}  " for line in lines)]).rstrip() + "\n"
@@ -153,14 +153,14 @@ def as_markdown(exported: ExportedGroup) -> Iterator[str]:
 
 def as_html(exported: ExportedGroup) -> Iterator[str]:
     """One self-contained page. Depth is a number, not nested elements, so any depth can be shown."""
-    title = html.escape(_escape_control_chars(title_of(exported.description)))
-    yield _PAGE_HEAD.format(title=title)
+    title = html.escape(escape_control_chars(title_of(exported.description)))
+    yield PAGE_HEAD.format(title=title)
     if about := about_of(exported.description):
-        yield f'<p class="about">{html.escape(_escape_control_chars(about))}</p>\n'
+        yield f'<p class="about">{html.escape(escape_control_chars(about))}</p>\n'
     for node, depth in _entries(exported.tree):
         message = node.message
-        name = html.escape(_escape_control_chars(exported.names.author_label(message)))
-        text = html.escape("\n".join(map(_escape_control_chars, _text(node).split("\n"))))
+        name = html.escape(escape_control_chars(exported.names.author_label(message)))
+        text = html.escape("\n".join(map(escape_control_chars, _text(node).split("\n"))))
         yield (
             f'<article style="--depth:{min(depth, DEPTH_MAX)};--hue:{message.author % 360}">'
             f'<b dir="auto">{name}</b> <time>{_format_time(message)}</time>{_missing_parent_note(node)}'
@@ -171,7 +171,7 @@ def as_html(exported: ExportedGroup) -> Iterator[str]:
 
 FORMATS: dict[str, Callable[[ExportedGroup], Iterable[str]]] = {"md": as_markdown, "json": as_json, "html": as_html}
 
-_PAGE_HEAD = """<!doctype html>
+PAGE_HEAD = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -201,14 +201,14 @@ def _text(node: ThreadNode) -> str:
 _CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def _escape_control_chars(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     return _CONTROL_CHARS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])|^([-+=])|^(\d+)([.)])")
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape Markdown, and keep leading spaces."""
     stripped = text.lstrip(" ")
     escaped = _MARKDOWN.sub(lambda found: f"{found[3]}\\{found[4]}" if found[3] else f"\\{found[0]}", stripped)

@@ -1,0 +1,211 @@
+"""`MeetingState`: everything that a meeting has agreed on, a pure function of its entries.
+
+No clock, no roster, no IO: every member that has applied the same entries has an equal state. Actions that are not
+permitted are ignored, by all alike.
+"""
+
+from dataclasses import dataclass, field, replace
+from math import dist
+
+from broadloom.apps.conference.actions import (
+    Action,
+    Annotate,
+    Arrive,
+    ClosePoll,
+    HandOver,
+    KeepFloor,
+    Leave,
+    LoadPart,
+    Measure,
+    OpenPoll,
+    Point,
+    RaiseHand,
+    ReleaseFloor,
+    ReportGone,
+    RequestFloor,
+    SentAction,
+    SetAgenda,
+    SetView,
+    TakeBack,
+    UnloadPart,
+    Viewpoint,
+    Vote,
+)
+from broadloom.apps.conference.floor import Floor
+
+OPTIONS_MIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Attendee:
+    name: str
+    arrived_ms: int
+    left_ms: int | None = None
+    """None if it is still there, or was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An annotation. Replies have the part of the note that they reply to."""
+
+    id: str
+    author: int
+    at_ms: int
+    part: str
+    text: str
+    at: Point | None
+    reply_to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    id: str
+    author: int
+    at_ms: int
+    part: str
+    start: Point
+    end: Point
+
+    @property
+    def distance(self) -> float:
+        return dist(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    id: str
+    author: int
+    at_ms: int
+    question: str
+    options: tuple[str, ...]
+    votes: dict[int, int]
+    """Option by participant."""
+    is_open: bool = True
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Votes for each option."""
+        given = list(self.votes.values())
+        return tuple(given.count(option) for option in range(len(self.options)))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The floor was given to a participant."""
+
+    holder: int
+    at_ms: int
+
+
+@dataclass(slots=True)
+class MeetingState:
+    attendees: dict[int, Attendee] = field(default_factory=dict)
+    """All that have ever arrived, by peer id."""
+    hands: dict[int, None] = field(default_factory=dict)
+    """Raised hands, in the order in which they were raised. Of members that are gone, too."""
+    floor: Floor = field(default_factory=Floor)
+    terms: list[Term] = field(default_factory=list)
+    viewpoint: Viewpoint | None = None
+    parts: dict[str, int] = field(default_factory=dict)
+    """Loaded parts, and who has loaded them."""
+    notes: dict[str, Note] = field(default_factory=dict)
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    polls: dict[str, Poll] = field(default_factory=dict)
+    agenda: tuple[str, ...] = ()
+    numbers: dict[int, int] = field(default_factory=dict)
+    """The last action of each author."""
+
+    def apply(self, author: int, sent: SentAction) -> bool:
+        """Returns whether the action is permitted."""
+        self.numbers[author] = max(sent.number, self.numbers.get(author, 0))
+        term = self.floor.term
+        is_done = self._apply_to_people(author, sent.action, sent.at_ms)
+        if is_done is None:
+            is_done = self._apply_to_items(author, sent.action, f"{author:x}-{sent.number}", sent.at_ms)
+        if self.floor.term != term and self.floor.holder is not None:
+            self.terms.append(Term(self.floor.holder, sent.at_ms))
+        return is_done
+
+    def _apply_to_people(self, author: int, action: Action, at_ms: int) -> bool | None:
+        """None if the action concerns items."""
+        floor, is_leader = self.floor, author == self.floor.holder
+        match action:
+            case Arrive(name):
+                arrived_ms = self.attendees[author].arrived_ms if author in self.attendees else at_ms
+                self.attendees[author] = Attendee(name, arrived_ms)
+            case Leave():
+                if author not in self.attendees:
+                    return False
+                self.attendees[author] = replace(self.attendees[author], left_ms=at_ms)
+                self.hands.pop(author, None)
+                floor.release(author)
+            case RaiseHand(is_up):
+                self.hands.pop(author, None)
+                if is_up:
+                    self.hands[author] = None
+            case RequestFloor():
+                floor.request(author)
+            case ReleaseFloor():
+                floor.release(author)
+            case HandOver(to):
+                if not is_leader or to not in self.attendees:
+                    return False
+                floor.hand_over(author, to)
+            case TakeBack():
+                floor.take_back(author)
+            case KeepFloor():
+                return is_leader
+            case ReportGone(holder, number):
+                if holder != floor.holder or number != self.numbers.get(holder, 0):
+                    return False
+                floor.release(holder)
+            case SetView(eye, target):
+                if not is_leader:
+                    return False
+                self.viewpoint = Viewpoint(eye, target)
+            case _:
+                return None
+        return True
+
+    def _apply_to_items(self, author: int, action: Action, item_id: str, at_ms: int) -> bool:
+        match action:
+            case LoadPart(part):
+                self.parts.setdefault(part, author)
+            case UnloadPart(part):
+                return self.parts.pop(part, None) is not None
+            case Measure(part, start, end):
+                self.measurements[item_id] = Measurement(item_id, author, at_ms, part, start, end)
+            case Annotate(part, text, at, reply_to):
+                parent = self.notes.get(reply_to) if reply_to is not None else None
+                if reply_to is not None and parent is None:
+                    reply_to = None  # its author is gone, and the note with it: the reply stands for itself
+                part = parent.part if parent is not None else part
+                self.notes[item_id] = Note(item_id, author, at_ms, part, text, at, reply_to)
+            case OpenPoll(question, options):
+                if len(options) < OPTIONS_MIN:
+                    return False
+                self.polls[item_id] = Poll(item_id, author, at_ms, question, options, {})
+            case Vote(poll_id, option):
+                poll = self.polls.get(poll_id)
+                if poll is None or not poll.is_open or option >= len(poll.options):
+                    return False
+                poll.votes[author] = option
+            case ClosePoll(poll_id):
+                poll = self.polls.get(poll_id)
+                if poll is None or not poll.is_open or author not in (poll.author, self.floor.holder):
+                    return False
+                self.polls[poll_id] = replace(poll, is_open=False)
+            case SetAgenda(items):
+                self.agenda = items
+        return True
+
+    def name_of(self, peer_id: int) -> str:
+        attendee = self.attendees.get(peer_id)
+        return attendee.name if attendee is not None else f"{peer_id:016x}"
+
+    def replies(self) -> dict[str | None, list[Note]]:
+        """Notes by the note that they reply to; those that begin a thread under None."""
+        found: dict[str | None, list[Note]] = {}
+        for note in self.notes.values():
+            found.setdefault(note.reply_to, []).append(note)
+        return found

@@ -1,0 +1,79 @@
+"""What happens in a meeting, in sentences: for a terminal and for a log on a page."""
+
+from broadloom.apps.conference.actions import (
+    Annotate,
+    Arrive,
+    ClosePoll,
+    HandOver,
+    Leave,
+    LoadPart,
+    Measure,
+    OpenPoll,
+    RaiseHand,
+    ReleaseFloor,
+    ReportGone,
+    RequestFloor,
+    SetAgenda,
+    TakeBack,
+    UnloadPart,
+    Vote,
+)
+from broadloom.apps.conference.core import Done
+from broadloom.apps.conference.meeting import Meeting
+
+
+def describe(done: Done, meeting: Meeting) -> str | None:
+    """A sentence on an action that was just done; None if it changed nothing that matters to people."""
+    if not done.is_permitted:
+        return None
+    text = _describe(done, meeting)
+    return f"{meeting.name_of(done.author)} {text}" if text else None
+
+
+def _describe(done: Done, meeting: Meeting) -> str | None:
+    state = meeting.state
+    match done.sent.action:
+        case Arrive():
+            return "joins"
+        case Leave():
+            return "leaves"
+        case RaiseHand(is_up):
+            return "raises a hand" if is_up else "lowers the hand"
+        case RequestFloor():
+            return "leads" if state.floor.holder == done.author else "asks for the floor"
+        case ReleaseFloor():
+            return "does not lead any longer" + _next_leader(meeting)
+        case HandOver(to):
+            return f"hands the floor to {meeting.name_of(to)}"
+        case TakeBack():
+            return "takes the floor back"
+        case ReportGone(holder):
+            return f"reports: {meeting.name_of(holder)} is gone" + _next_leader(meeting)
+        case LoadPart(part):
+            return f"loads {part}"
+        case UnloadPart(part):
+            return f"unloads {part}"
+        case Measure():
+            measured = list(state.measurements.values())[-1]
+            return f"measures {measured.distance:,.1f} at {measured.part}"
+        case Annotate(text=text):
+            note = list(state.notes.values())[-1]
+            parent = state.notes.get(note.reply_to) if note.reply_to else None
+            reply = f" (reply to {list(state.notes).index(parent.id) + 1})" if parent is not None else ""
+            return f"notes at {note.part} [{len(state.notes)}]{reply}: {text}"
+        case OpenPoll(question, options):
+            listed = ", ".join(f"{number} {option}" for number, option in enumerate(options, 1))
+            return f"asks [{len(state.polls)}]: {question} ({listed})"
+        case Vote(poll, option):
+            return f"votes [{list(state.polls).index(poll) + 1}]: {state.polls[poll].options[option]}"
+        case ClosePoll(poll):
+            found = state.polls[poll]
+            counts = ", ".join(f"{name} {count}" for name, count in zip(found.options, found.counts, strict=True))
+            return f"closes [{list(state.polls).index(poll) + 1}]: {counts}"
+        case SetAgenda(items):
+            return f"sets the agenda: {'; '.join(items)}"
+    return None
+
+
+def _next_leader(meeting: Meeting) -> str:
+    return f"; {meeting.name_of(meeting.leader)} leads" if meeting.leader is not None else ""

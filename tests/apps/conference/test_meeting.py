@@ -1,0 +1,185 @@
+"""Meetings over real connections: what participants see of each other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import broadloom
+from broadloom import Authority, NotConnectedError, NotPermittedError, Role
+from broadloom.apps import conference
+from broadloom.apps.conference import (
+    ConferenceError,
+    FloorTimeoutError,
+    Meeting,
+    MeetingFullError,
+    NotLeaderError,
+    Viewpoint,
+    participation,
+)
+from tests.channel.joined import QUICK, unique_name
+from tests.support import eventually
+
+FRONT = Viewpoint((1.0, 2.0, 3.0), (0.0, 0.0, 0.0))
+SIDE = Viewpoint((9.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+
+
+async def join(stack: AsyncExitStack, channel: str, **options: Any) -> Meeting:
+    """At the end the channel is not left but aborted, which is faster."""
+    joined = await broadloom.connect(channel, settings=QUICK, **options)
+    meeting = await stack.enter_async_context(Meeting(joined))
+    stack.callback(joined.abort)
+    return meeting
+
+
+@asynccontextmanager
+async def meeting_of(*names: str) -> AsyncIterator[list[Meeting]]:
+    channel = unique_name()
+    async with AsyncExitStack() as stack:
+        yield [await join(stack, channel, name=name, tls=False) for name in names]
+
+
+async def agree(meetings: list[Meeting]) -> None:
+    await eventually(lambda: all(each.state == meetings[0].state for each in meetings), "equal states")
+
+
+async def test_participants_see_hands_and_the_queue_for_the_floor() -> None:
+    async with meeting_of("Anna", "Ben", "Carla") as meetings:
+        anna, ben, carla = meetings
+        await anna.request_floor()
+        await carla.request_floor()
+        await ben.request_floor()
+        await ben.raise_hand()
+        await agree(meetings)
+        found = [(each.name, each.is_leader, each.has_hand_up, each.queue_place) for each in anna.people()]
+        assert found == [("Anna", True, False, None), ("Ben", False, True, 2), ("Carla", False, False, 1)]
+        assert [each.is_leader for each in meetings] == [True, False, False]
+        await anna.release_floor()
+        await eventually(lambda: carla.is_leader)
+        await ben.release_floor()
+        await ben.raise_hand(False)
+        await agree(meetings)
+        assert not ben.state.floor.queue
+        assert not ben.state.hands
+
+
+async def test_floor_is_handed_over_and_taken_back() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        with pytest.raises(NotLeaderError, match="request the floor"):
+            await ben.show(FRONT)
+        await anna.request_floor()
+        await anna.hand_over(ben.me)
+        await eventually(lambda: ben.is_leader)
+        with pytest.raises(FloorTimeoutError, match="Ben has it"):
+            async with anna.floor(timeout_s=0.05):
+                pass
+        await anna.take_back()
+        await eventually(lambda: anna.is_leader)
+        await eventually(lambda: not ben.is_leader)
+        with pytest.raises(ConferenceError, match="only the participant that handed over"):
+            await ben.take_back()
+
+
+async def test_floor_is_free_after_its_holder_died() -> None:
+    async with meeting_of("Anna", "Ben", "Carla") as (anna, ben, carla):
+        await ben.request_floor()
+        await carla.request_floor()
+        ben.channel.abort()
+        await eventually(lambda: carla.is_leader)
+        assert carla.state.floor.term == 2
+        await eventually(lambda: anna.leader == carla.me)
+
+
+async def test_viewpoint_of_the_leader_is_followed_until_detached() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        async with anna.floor():
+            await anna.show(FRONT)
+            await eventually(lambda: ben.viewpoint == FRONT)
+            ben.detach(SIDE)
+            await anna.show(Viewpoint((5.0, 5.0, 5.0)))
+            await eventually(lambda: ben.shared_viewpoint == Viewpoint((5.0, 5.0, 5.0)))
+            assert ben.viewpoint == SIDE
+            ben.attach()
+            assert ben.viewpoint == anna.viewpoint == Viewpoint((5.0, 5.0, 5.0))
+        assert anna.leader is None
+        await agree([anna, ben])
+        assert ben.viewpoint == Viewpoint((5.0, 5.0, 5.0)), "it stays when the floor is free"
+
+
+async def test_pointer_expires() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.point((1.0, 2.0, 3.0))
+        await eventually(lambda: ben.pointers() == {anna.me: (1.0, 2.0, 3.0)})
+        await eventually(lambda: not ben.pointers())
+
+
+async def test_late_joiner_gets_everything() -> None:
+    channel = unique_name()
+    async with AsyncExitStack() as stack:
+        anna = await join(stack, channel, name="Anna", tls=False)
+        await anna.set_agenda(["rib 4", "next steps"])
+        await anna.load("rib-4")
+        note = await anna.annotate("rib-4", "A crack?", at=(1.0, 0.0, 0.0))
+        await asyncio.gather(*(anna.annotate("rib-4", f"note {number}") for number in range(500)))
+        await anna.measure("rib-4", (0.0, 0.0, 0.0), (3.0, 4.0, 0.0))
+        poll = await anna.open_poll("Release it?", ["yes", "no"])
+        await anna.request_floor()
+        await anna.show(FRONT)
+        await eventually(lambda: anna.state.viewpoint == FRONT, "the leader has come to rest")
+        ben = await join(stack, channel, name="Ben", tls=False)
+        assert len(ben.state.notes) == 501, "at once, without waiting"
+        assert [each.distance for each in ben.state.measurements.values()] == [5.0]
+        assert ben.state.agenda == ("rib 4", "next steps")
+        assert ben.viewpoint == FRONT
+        await ben.annotate("rib-4", "No, dust.", reply_to=note)
+        await ben.vote(poll, 1)
+        await agree([anna, ben])
+        assert anna.state.polls[poll].counts == (0, 1)
+        assert [each.text for each in anna.state.replies()[note]] == ["No, dust."]
+        with pytest.raises(ConferenceError, match="only the participant that opened"):
+            await ben.close_poll(poll)
+        await anna.close_poll(poll)
+        await eventually(lambda: not ben.state.polls[poll].is_open)
+        with pytest.raises(ConferenceError, match="closed"):
+            await ben.vote(poll, 0)
+
+
+async def test_names_are_those_of_tickets_and_listeners_only_listen() -> None:
+    authority, channel = Authority.generate(), unique_name()
+    expires = datetime.now(UTC) + timedelta(hours=1)
+    async with AsyncExitStack() as stack:
+        anna = await join(stack, channel, ticket=authority.issue_ticket("Anna", Role.PRODUCER, expires))
+        ben = await join(stack, channel, ticket=authority.issue_ticket("Ben", Role.CONSUMER, expires))
+        await anna.load("rib-4")
+        await eventually(lambda: list(ben.state.parts) == ["rib-4"])
+        assert [(each.name, each.is_proven) for each in ben.people()] == [("Anna", True)]
+        with pytest.raises(NotPermittedError):
+            await ben.raise_hand()
+
+
+async def test_participant_that_leaves_gives_the_floor_back() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.request_floor()
+        await anna.raise_hand()
+        await anna.leave()
+        await eventually(lambda: ben.leader is None and not ben.state.hands)
+        assert [each.name for each in ben.people()] == ["Ben"], "Anna is still on the channel"
+        with pytest.raises(NotConnectedError):
+            await anna.request_floor()
+
+
+async def test_join_connects_and_leaves() -> None:
+    async with conference.join(unique_name(), name="Anna", tls=False, settings=QUICK) as meeting:
+        assert [each.name for each in meeting.people()] == ["Anna"]
+    assert not meeting.channel.is_connected
+
+
+async def test_meeting_with_as_many_entries_as_members_keep_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+        monkeypatch.setattr(participation, "ENTRIES_MAX", 2)
+        await anna.load("rib-1")
+        with pytest.raises(MeetingFullError, match="start another one"):
+            await anna.load("rib-2")

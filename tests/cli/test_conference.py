@@ -1,0 +1,49 @@
+"""`broadloom conference`."""
+
+import json
+from pathlib import Path
+
+from tests.cli.harness import new_channel, run, running_command
+
+
+def test_meeting_is_held_in_terminals_and_written_up(tmp_path: Path) -> None:
+    channel, page = new_channel(), tmp_path / "minutes.html"
+    with (
+        running_command("conference", "join", channel, "--as", "Anna") as anna,
+        running_command("conference", "join", channel, "--as", "Ben", "--json") as ben,
+    ):
+        ben.wait_for_output('"joined"')
+        anna.type("agenda rib 4; next steps\nfloor\nnote rib-4 A <b>crack</b>?\npoll Release it? yes, no\n")
+        ben.wait_for_output('"poll"')
+        ben.type("reply 1 No, dust.\nvote 1 1\nhand\n")
+        anna.wait_for_output("Ben raises a hand")
+        assert "Ben notes at rib-4 [2] (reply to 1): No, dust." in anna.out
+        events = [json.loads(line)["event"] for line in ben.out.splitlines()]
+        assert [each for each in events if each not in ("joined", "arrive")][:4] == [
+            "agenda",
+            "request",
+            "annotate",
+            "poll",
+        ]
+        code, out, err = run("conference", "minutes", channel)
+        assert (code, err) == (0, "")
+        assert "# Minutes of" in out
+        assert "A \\<b\\>crack\\</b\\>?" in out
+        assert "**yes** 1 vote" in out
+        (poll,) = json.loads(run("conference", "minutes", channel, "--json").out)["polls"].values()
+        assert (poll["question"], list(poll["votes"].values())) == ("Release it?", [0])
+        assert run("conference", "minutes", channel, "--format", "html", "--out", str(page)).code == 0
+        assert "&lt;b&gt;crack" in page.read_text(encoding="utf-8")
+        ben.type("give Anna\n")
+        code, _, err = ben.wait()
+        assert (code, err.count("\n")) == (1, 1)
+        assert "only the leader can hand over the floor" in err
+        anna.end_of_input()
+        assert anna.wait().code == 0
+
+
+def test_minutes_without_a_meeting_are_an_error() -> None:
+    code, out, err = run("conference", "minutes", new_channel())
+    assert (code, out) == (1, "")
+    assert "there is no meeting" in err
+    assert run("conference", "minutes", new_channel(), "--format", "pdf").code == 2
