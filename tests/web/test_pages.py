@@ -24,7 +24,7 @@ from tests.web.server import page, running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
-PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
+PATHS |= {"/games": "Games", "/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/cluster": ".bl-guarantees li[data-state=holds]",
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
+        "/games": ".bl-games #do-create-game",
         "/switch": ".bl-switch .bl-empty",
         "/rules": ".bl-steps li",
         "/tables": ".bl-rows tbody tr",

@@ -24,6 +24,7 @@ COMMANDS = {
     "members": "members:members",
     "topics": "topics:topics",
     "meter": "meter:meter",
+    "game": "game:game",
     "rules": "rules:rules",
     "status": "status:status",
     "top": "status:top",

@@ -25,6 +25,7 @@ from broadloom.web.sources import Sources
 if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.testing.cluster.cluster import LocalCluster
+    from broadloom.web.game_client import Connect
     from broadloom.web.peer_timeline import PeerTimeline
 
 RECONNECT_S = 20.0
@@ -76,6 +77,7 @@ async def serve(
     password: str | None = None,
     on_ready: Callable[[str], None] | None = None,
     progress: Callable[[], str] | None = None,
+    connect: "Connect | None" = None,
 ) -> None:
     """Serve the pages until canceled. Once per process.
 
@@ -87,6 +89,7 @@ async def serve(
     - `host`, `port`: where to listen; port 0 selects a free one. Any host but loopback requires a `password`.
     - `on_ready(url)`: called once when the first page is available. Without a password, the address has a token, which
       other users of this machine do not know.
+    - `connect(channel)`: joins the channel of a game as the server's own peer was joined; by default without options.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
 
     Raises `ServeError` if the port is in use or the password is missing.
@@ -104,6 +107,7 @@ async def serve(
             tapes_dir=tapes_dir,
             results_dir=results_dir,
             progress=progress,
+            connect=connect,
         )
         app = make_app(sources, password=password, loopback_only=is_loopback(host))
         server = _Server(app)

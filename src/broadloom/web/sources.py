@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.errors import BroadloomError
 from broadloom.rules import Rules
+from broadloom.web.game_client import Connect, GameClient
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.own_peer import OwnPeer
@@ -44,6 +45,7 @@ class Sources:
         tapes_dir: Path | None = None,
         results_dir: Path | None = None,
         progress: Callable[[], str] | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self.cluster = cluster
         self.channel = channel if cluster is None else None
@@ -53,6 +55,7 @@ class Sources:
         self.own_peer = OwnPeer(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
         self.group_client = GroupClient(self.own_peer)
         self.switch_client = SwitchClient(self.own_peer)
+        self.game_client = GameClient(self.own_peer, connect)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -135,6 +138,7 @@ class Sources:
             task.cancel()
         await self.group_client.close()
         await self.switch_client.close()
+        await self.game_client.close()
         await self.own_peer.close()
 
     # -- histories

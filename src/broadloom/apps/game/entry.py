@@ -16,7 +16,7 @@ class Kind(StrEnum):
     SIT = "sit"
     """A player takes a role, or comes back to it; `name` is the player."""
     LEAVE = "leave"
-    """A player gives up its role."""
+    """A player gives up its role, or a member frees the role of a player that is gone; `values` names the player."""
     STAND_IN = "stand_in"
     """A member's automaton acts for a role from now on, instead of the member in `values`."""
     START = "start"

@@ -74,6 +74,12 @@ class Participant:
     def role(self) -> str | None:
         return self.table.role_of(self.runtime.peer_id)
 
+    @property
+    def has_players(self) -> bool:
+        """Whether any player is there."""
+        members = self.runtime.members() or []
+        return any(seat.player in members for seat in self.table.seats.values())
+
     def start(self) -> None:
         self._tick()
 
@@ -334,7 +340,7 @@ class Participant:
         self._sit(members)
         if self.table.phase is Phase.RUNNING:
             self._stand_in(members, now)
-            self._act(members, now)
+            self._act(now)
 
     def _sit(self, members: list[int]) -> None:
         role, me = self.wanted, self.runtime.peer_id
@@ -344,6 +350,10 @@ class Participant:
             seats = self.table.seats
             mine = next((each for each, seat in seats.items() if seat.name == self.name), None)
             role = mine or next(iter(self.table.open_roles()), "")
+            if not role and not self.has_players:
+                role, absent = next(iter(seats.items()))  # all players are gone: begin with their roles
+                self._try(("free", role, absent.player), (Kind.LEAVE, role, "", {"player": absent.player}))
+                return
         seat = self.table.seats.get(role)
         if seat is None:
             return
@@ -362,10 +372,10 @@ class Participant:
             if now >= since + ABSENT_S and stand_in_for(role, members) == self.runtime.peer_id:
                 self._try(("stand in", role, actor), (Kind.STAND_IN, role, "", {"instead_of": actor}))
 
-    def _act(self, members: list[int], now: float) -> None:
+    def _act(self, now: float) -> None:
         """For the roles that this member stands in for, while there is a player to play with."""
         me, table = self.runtime.peer_id, self.table
-        if not any(seat.player in members for seat in table.seats.values()):
+        if not self.has_players:
             return
         for role, seat in table.seats.items():
             if seat.actor != me or not seat.is_stood_in or now < self._next_act_at.get(role, 0.0):

@@ -60,7 +60,7 @@ class Play(LayerRuntime):
         self._settling: dict[int, asyncio.Future[str]] = {}
         self._order: Order | None = None
         self._read_index = 0
-        self._is_ended = False
+        self.is_ended = False
         self._log = GameLog(log_file, game, self.seed) if log_file is not None else None
         if game.order is GameOrder.AGREED:
             name_of_order = f"game/{game.name}/{len(game.seats())}"
@@ -120,7 +120,8 @@ class Play(LayerRuntime):
         roles = list(seats) if wanted == ANY_ROLE else [wanted]
         if wanted not in (ANY_ROLE, *seats):
             raise RoleTakenError(f"there is no role {wanted!r}: choose one of {', '.join(seats)}")
-        if all(seats[each].name not in ("", name) for each in roles):
+        is_hopeless = wanted != ANY_ROLE or self._participant.has_players
+        if is_hopeless and all(seats[each].name not in ("", name) for each in roles):
             who = ", ".join(f"{each}: {seats[each].name}" for each in roles)
             raise RoleTakenError(f"taken: {who}; choose another role, or watch the game")
 
@@ -166,7 +167,14 @@ class Play(LayerRuntime):
         """Give up one's role, and go on watching."""
         role, self._participant.wanted = self.role, ""
         if role is not None:
-            await self._submit(Kind.LEAVE, role)
+            await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)})
+
+    async def release(self, role: str) -> None:
+        """Free the role of a player that is gone and does not come back."""
+        player = self.table.seats[role].player if role in self.table.seats else 0
+        if not player or player in (self.members() or [player]):
+            raise GameError(f"{role} is free, or its player is here")
+        await self._submit(Kind.LEAVE, role, values={"player": player})
 
     async def start(self) -> None:
         """Start the game, or a rematch. Stand-ins play for roles that nobody has."""
@@ -237,16 +245,16 @@ class Play(LayerRuntime):
     # -- ending
 
     def _check_open(self) -> None:
-        if self._is_ended:
+        if self.is_ended:
             raise NotConnectedError(f"{self._channel.name}: the game was left")
 
     def _on_left_channel(self) -> None:
         self._end()
 
     def _end(self) -> None:
-        if self._is_ended:
+        if self.is_ended:
             return
-        self._is_ended = True
+        self.is_ended = True
         self._participant.close()
         self._has_changes.set()
         for future in self._settling.values():
@@ -257,11 +265,12 @@ class Play(LayerRuntime):
 
     async def aclose(self) -> None:
         """Give up the role and leave the game. The others continue."""
-        if not self._is_ended:
+        if not self.is_ended:
             with contextlib.suppress(BroadloomError, TimeoutError):
                 role, self._participant.wanted = self.role, ""
                 if role is not None:
-                    await self._submit(Kind.LEAVE, role, timeout_s=LEAVE_TIMEOUT_S)
+                    own = {"player": int(self.peer_id)}
+                    await self._submit(Kind.LEAVE, role, values=own, timeout_s=LEAVE_TIMEOUT_S)
         self._end()
         if self._order is not None:
             await self._order.aclose()
@@ -355,7 +364,7 @@ class Play(LayerRuntime):
             future.set_result(problem)
 
     def on_input(self, kind: str, value: Any) -> None:
-        if self._log is not None and not self._is_ended:
+        if self._log is not None and not self.is_ended:
             self._log.write(kind, value)
 
     # -- called by the channel

@@ -39,6 +39,13 @@ class Seat:
     def is_stood_in(self) -> bool:
         return self.actor not in (0, self.player)
 
+    @property
+    def player_text(self) -> str:
+        """The player, for screens."""
+        if self.is_stood_in:
+            return f"stand-in for {self.name}" if self.name else "stand-in"
+        return self.name or "open"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -101,8 +108,9 @@ class Table:
         return table._begin(game, chance) if is_full else table
 
     def _leave(self, entry: Entry) -> "Table":
-        if self._seat(entry.role).player != entry.author:
-            raise IllegalActionError(f"you do not have the role {entry.role}")
+        player = self._seat(entry.role).player
+        if not player or entry.values.get("player") != player:
+            raise IllegalActionError(f"another player has the role {entry.role}, or nobody")
         table = self._with_seat(entry.role, Seat())
         if self.phase is Phase.RUNNING and not any(seat.name for seat in table.seats.values()):
             return replace(table, phase=Phase.OVER, result=Result(None, "all players have left"))

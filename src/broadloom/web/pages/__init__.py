@@ -1,6 +1,6 @@
 """The pages, one file each. A page is a function that builds it from `Sources`."""
 
-from broadloom.web.pages import cluster, conversations, fabric, layout, replay, rules, switch, tables, traffic
+from broadloom.web.pages import cluster, conversations, fabric, games, layout, replay, rules, switch, tables, traffic
 from broadloom.web.sources import Sources
 
 PAGES = (
@@ -8,6 +8,7 @@ PAGES = (
     layout.PageSpec("/cluster", "Cluster", cluster.build),
     layout.PageSpec("/traffic", "Traffic", traffic.build),
     layout.PageSpec("/conversations", "Conversations", conversations.build),
+    layout.PageSpec("/games", "Games", games.build),
     layout.PageSpec("/switch", "Switch", switch.build),
     layout.PageSpec("/rules", "Rules", rules.build),
     layout.PageSpec("/tables", "Audit and tables", tables.build),

@@ -42,7 +42,7 @@ class Gems(Game):
     help: ClassVar[str] = "w a s d or arrows to walk, space to throw a snowball"
     order: ClassVar[GameOrder] = GameOrder.FREE
     input: ClassVar[Input] = Input.KEYS
-    pace_s: ClassVar[float] = 0.35
+    pace_s: ClassVar[float] = 0.45
 
     def __init__(self, players: int = 2) -> None:
         self.roles = dict.fromkeys(list(HOMES)[:players], 1)
