@@ -34,6 +34,7 @@ PATHS |= {
 }
 PATHS |= {"/review": "Review"}
 PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
+PATHS |= {"/games": "Games", "/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
         "/review": ".bl-review-join",
+        "/games": ".bl-games #do-create-game",
         "/switch": ".bl-switch .bl-empty",
         "/topics": ".bl-empty",
         "/auction": ".bl-empty",

@@ -26,6 +26,7 @@ COMMANDS = {
     "meter": "meter:meter",
     "auction": "auction:auction",
     "conference": "conference:conference",
+    "game": "game:game",
     "rules": "rules:rules",
     "status": "status:status",
     "top": "status:top",

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,7 +118,8 @@ async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_o
     async with joined_channel(name, join_options, stop, tape=peer_timeline) as channel:
         peer_timeline.channel = channel
         stop.interrupt_is_success = True
-        await serve(channel=channel, peer_timeline=peer_timeline, **serve_options)
+        connect = replace(join_options, port=0).connect  # several players: each has a port of its own
+        await serve(channel=channel, peer_timeline=peer_timeline, connect=connect, **serve_options)
 
 
 def _parse_address(text: str) -> tuple[str, int]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.testing.cluster.cluster import LocalCluster
     from broadloom.web.delivery_site import DeliverySite
+    from broadloom.web.game_client import Connect
     from broadloom.web.peer_timeline import PeerTimeline
 
 RECONNECT_S = 20.0
@@ -78,6 +79,7 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     progress: Callable[[], str] | None = None,
     delivery: "DeliverySite | None" = None,
+    connect: "Connect | None" = None,
 ) -> None:
     """Serve the pages until canceled. Once per process.
 
@@ -89,6 +91,7 @@ async def serve(
     - `host`, `port`: where to listen; port 0 selects a free one. Any host but loopback requires a `password`.
     - `on_ready(url)`: called once when the first page is available. Without a password, the address has a token, which
       other users of this machine do not know.
+    - `connect(channel)`: joins the channel of a game as the server's own peer was joined; by default without options.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
     - `delivery`: a delivery service whose topics the pages show.
 
@@ -108,6 +111,7 @@ async def serve(
             results_dir=results_dir,
             progress=progress,
             delivery=delivery,
+            connect=connect,
         )
         app = make_app(sources, password=password, loopback_only=is_loopback(host))
         server = _Server(app)

@@ -13,6 +13,7 @@ from broadloom.errors import BroadloomError
 from broadloom.rules import Rules
 from broadloom.web.auction_client import AuctionClient
 from broadloom.web.delivery_site import DeliverySite
+from broadloom.web.game_client import Connect, GameClient
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.own_peer import OwnPeer
@@ -48,6 +49,7 @@ class Sources:
         results_dir: Path | None = None,
         progress: Callable[[], str] | None = None,
         delivery: DeliverySite | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self.cluster = cluster
         self.channel = channel if cluster is None else None
@@ -60,6 +62,7 @@ class Sources:
         self.switch_client = SwitchClient(self.own_peer)
         self.auction_client = AuctionClient(self.channel)
         self.review_seats = ReviewSeats(self.own_peer)
+        self.game_client = GameClient(self.own_peer, connect)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -146,6 +149,7 @@ class Sources:
         await self.switch_client.close()
         await self.auction_client.close()
         await self.review_seats.close()
+        await self.game_client.close()
         await self.own_peer.close()
 
     # -- histories

@@ -1,0 +1,85 @@
+"""`Entry`: one line of a game's history, and its JSON."""
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+ENTRY_BYTES_MAX = 16 << 10
+TEXT_MAX = 200
+NUMBER_MAX = (1 << 64) - 1
+
+
+class Kind(StrEnum):
+    ACT = "act"
+    """A role acts; `name` is the action."""
+    SIT = "sit"
+    """A player takes a role, or comes back to it; `name` is the player."""
+    LEAVE = "leave"
+    """A player gives up its role, or a member frees the role of a player that is gone; `values` names the player."""
+    STAND_IN = "stand_in"
+    """A member's automaton acts for a role from now on, instead of the member in `values`."""
+    START = "start"
+    """The first game, or a rematch."""
+
+
+class Key(NamedTuple):
+    """Where an entry is in the history."""
+
+    time: int
+    """The index in the agreed order; in free order, logical (Lamport) time."""
+    author: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    author: int
+    number: int
+    """Counts the entries of its author."""
+    kind: Kind
+    role: str = ""
+    name: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    time: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "author", int(self.author))  # a `PeerId` is written in another way
+
+    @property
+    def key(self) -> Key:
+        return Key(self.time, self.author, self.number)
+
+    def fields(self) -> list[Any]:
+        return [self.time, self.number, self.kind, self.role, self.name, self.values]
+
+    def encode(self) -> bytes:
+        """Raises `ValueError` if it is too large, or has values that are not JSON."""
+        try:
+            data = json.dumps(self.fields(), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, RecursionError) as problem:
+            raise ValueError(f"the values of an action must be JSON: {problem}") from None
+        if len(data) > ENTRY_BYTES_MAX:
+            raise ValueError(f"an action of {len(data):,} bytes: at most {ENTRY_BYTES_MAX:,} are possible")
+        return data
+
+
+def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
+    """Raises `ValueError`."""
+    try:
+        own_time, number, kind, role, name, values = fields
+        texts = all(isinstance(each, str) and len(each) <= TEXT_MAX for each in (role, name))
+        numbers = all(type(each) is int and 0 <= each <= NUMBER_MAX for each in (int(author), number, own_time))
+        if not texts or not numbers or not isinstance(values, dict):
+            raise ValueError("not an entry of a game")
+        return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)
+    except TypeError as problem:
+        raise ValueError(f"not an entry of a game: {problem}") from None
+
+
+def decode_entry(author: int, data: bytes, time: int | None = None) -> Entry:
+    """Raises `ValueError`."""
+    try:
+        return entry_of(author, json.loads(data), time)
+    except RecursionError:
+        raise ValueError("not an entry of a game: too deep") from None

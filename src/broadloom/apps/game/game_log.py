@@ -1,0 +1,86 @@
+"""Game logs: everything that entered the timeline of one player, as lines of JSON. Replaying it gives the same state.
+
+Tapes of the recorder have payloads only on request, and only of frames, not of places in an agreed order; so a game has
+a log of its own. The first line names the game; the last one has the hash of the final state, if the program had time
+to write it.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from broadloom.apps.game.entry import Entry, entry_of
+from broadloom.apps.game.errors import GameError
+from broadloom.apps.game.game import Game
+from broadloom.apps.game.games import make_game
+from broadloom.apps.game.timeline import Timeline
+
+VERSION = 1
+LINE_MAX = 64 << 20
+
+
+class GameLog:
+    """Writes the log of one play."""
+
+    def __init__(self, path: Path, game: Game, seed: str) -> None:
+        """Raises `OSError`."""
+        self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1)
+        players = len(game.seats())
+        self.write("game", {"version": VERSION, "name": game.name, "players": players, "seed": seed})
+
+    def write(self, kind: str, value: Any) -> None:
+        self._file.write(json.dumps([kind, value], ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def close(self, state_hash: str) -> None:
+        self.write("hash", state_hash)
+        self._file.close()
+
+
+class Replayed(NamedTuple):
+    timeline: Timeline
+    entry: Entry | None
+    """What was applied; None for a rewind or a snapshot."""
+    recorded_hash: str
+    """The hash at the end of the log; empty before it."""
+
+
+def replay(path: Path, game: Game | None = None) -> Iterator[Replayed]:
+    """Replay a game log line by line; the last one has the final state. `game` is for games that do not come with
+    Broadloom. Raises `GameError`, or `OSError`."""
+    with path.open(encoding="utf-8") as file:
+        timeline: Timeline | None = None
+        for number, line in enumerate(iter(lambda: file.readline(LINE_MAX), ""), 1):
+            try:
+                kind, value = json.loads(line)
+                if timeline is None:
+                    timeline = _begin(path, kind, value, game)
+                    continue
+                yield _step(timeline, kind, value)
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
+                if not line.endswith("\n"):
+                    return  # the program was killed while it wrote this
+                raise GameError(f"{path}, line {number}: not a game log: {problem}") from None
+        if timeline is None:
+            raise GameError(f"{path} is empty: record a game with `broadloom game join --log`")
+
+
+def _begin(path: Path, kind: str, value: Any, game: Game | None) -> Timeline:
+    if kind != "game" or value["version"] != VERSION:
+        raise GameError(f"{path} is not a game log of this version of Broadloom")
+    return Timeline(game or make_game(value["name"], value["players"]), value["seed"])
+
+
+def _step(timeline: Timeline, kind: str, value: Any) -> Replayed:
+    entry = None
+    match kind:
+        case "entry":
+            entry = entry_of(value[0], value[1:])
+            timeline.insert(entry)
+        case "rewound":
+            timeline.truncate(value)
+        case "snapshot":
+            timeline.restore(value)
+        case "hash":
+            return Replayed(timeline, None, str(value))
+    return Replayed(timeline, entry, "")

@@ -1,0 +1,405 @@
+"""`Participant`: one program's part in a game, without IO.
+
+In agreed order, entries come from an ordered conversation; in free order they are broadcast, sorted by logical time,
+and anti-entropy finds what is missing. Both end in the same `Timeline`. What a participant does by itself, several
+times a second: take the role that its player wants, stand in for roles whose actor is gone, and compare states.
+"""
+
+import hashlib
+import json
+import zlib
+from collections import deque
+from typing import Any
+
+from broadloom.apps.game.chance import Chance
+from broadloom.apps.game.changes import Acted, Diverged, Refused, Rewound, Said, changes_between
+from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of
+from broadloom.apps.game.game import Action, Game, GameOrder
+from broadloom.apps.game.runtime import GameRuntime
+from broadloom.apps.game.table import Phase, Table
+from broadloom.apps.game.timeline import Timeline
+
+LAYER = "Ga"
+ANY_ROLE = "*"
+TICK_S = 0.2
+DIGEST_S = 2.0
+"""Interval at which one member sends the hash of its state."""
+ABSENT_S = 0.5
+"""An actor that is missing in the roster for this long is replaced."""
+RETRY_S = 2.0
+"""Pause before the same thing is asked for again."""
+FETCH_TIMEOUT_S = 5.0
+WAITING_MAX = 4096
+"""Entries that a newcomer keeps until it has the state."""
+SNAPSHOT_BYTES_MAX = 64 << 20
+TIME_STEP_MAX = 1 << 20
+"""Logical time may jump by this much, so that a hostile member cannot use it up."""
+
+
+class Participant:
+    def __init__(self, runtime: GameRuntime, game: Game, seed: str, *, name: str = "", wanted: str = "") -> None:
+        """`wanted`: the role that the player wants, `ANY_ROLE`, or empty for a spectator."""
+        self.runtime = runtime
+        self.game = game
+        self.name = name
+        self.wanted = wanted
+        self.timeline = Timeline(game, seed)
+        self.is_ready = False
+        """Whether the state is that of the others."""
+        self.has_sat = False
+        self._is_free = game.order is GameOrder.FREE
+        self._number = 0
+        self._clock = 0
+        self._counts: dict[int, int] = {}
+        """Free order: of each author, the number of its last entry here."""
+        self._waiting: deque[tuple[int, Any]] = deque(maxlen=WAITING_MAX)
+        self._tried: dict[object, float] = {}
+        self._absent_since: dict[tuple[str, int], float] = {}
+        self._next_act_at: dict[str, float] = {}
+        self._digest_key = Key(0)
+        self._digest_at = 0.0
+        self._is_fetching = False
+        self._needs_state = self._is_free
+        """Whether the state has to come from another member."""
+        self._fetch_reason = ""
+        self._asked: list[int] = []
+        """Members without a state, that were asked for it."""
+        self._is_closed = False
+
+    @property
+    def table(self) -> Table:
+        return self.timeline.tip
+
+    @property
+    def role(self) -> str | None:
+        return self.table.role_of(self.runtime.peer_id)
+
+    @property
+    def has_players(self) -> bool:
+        """Whether any player is there."""
+        members = self.runtime.members() or []
+        return any(seat.player in members for seat in self.table.seats.values())
+
+    def start(self) -> None:
+        self._tick()
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    # -- own entries
+
+    def new_entry(self, kind: Kind, role: str = "", name: str = "", values: dict[str, Any] | None = None) -> Entry:
+        self._number += 1
+        self._clock += 1
+        return Entry(self.runtime.peer_id, self._number, kind, role, name, values or {}, self._clock)
+
+    def submit(self, entry: Entry) -> None:
+        """`on_settled` follows: in free order at once, in agreed order when it has its place. An entry of free order
+        that is illegal here is not sent."""
+        if not self._is_free:
+            self.runtime.submit(entry)
+            return
+        before = self.table
+        self.timeline.insert(entry)
+        problem = self.timeline.problem(entry) or ""
+        if problem:
+            self.timeline.remove(entry)
+            self._number -= 1
+        else:
+            self._counts[entry.author] = entry.number
+            self.runtime.broadcast(encode({"entry": entry.fields()}))
+            self.runtime.on_input("entry", [entry.author, *entry.fields()])
+            self._report(before, entry)
+        self.runtime.on_settled(entry.number, problem)
+
+    def _try(self, what: object, entry: tuple[Kind, str, str, dict[str, Any]]) -> None:
+        """Submit unless that was tried a moment ago."""
+        now = self.runtime.now()
+        if now >= self._tried.get(what, 0.0):
+            self._tried[what] = now + RETRY_S
+            self.submit(self.new_entry(*entry))
+
+    # -- agreed order
+
+    def on_entry(self, index: int, author: int, data: bytes) -> None:
+        """The next entry of the order."""
+        try:
+            entry = decode_entry(author, data, index)
+        except ValueError:
+            return
+        before = self.table
+        is_new = bool(self.timeline.insert(entry))
+        if is_new:
+            self.runtime.on_input("entry", [entry.author, *entry.fields()])
+        if entry.author == self.runtime.peer_id:
+            self._number = max(self._number, entry.number)
+            self.runtime.on_settled(entry.number, self.timeline.problem(entry) or "")
+        if is_new:
+            self._report(before, entry)
+
+    def on_rewound(self, to_index: int) -> None:
+        before = self.table
+        self.runtime.on_input("rewound", to_index)
+        if not self.timeline.truncate(to_index):
+            self.fetch(f"entries before {self.timeline.base_key.time} were taken back")
+        for change in changes_between(before, self.table):
+            self.runtime.emit(change)
+        self.runtime.emit(Rewound("another part of the game was larger"))
+
+    def on_skipped(self) -> None:
+        self.fetch("")
+
+    # -- messages of other members
+
+    def on_message(self, author: int, data: bytes) -> None:
+        message = _decode(data)
+        if "entry" in message and self._is_free:
+            if self.is_ready:
+                self._on_free_entry(author, message["entry"])
+            else:
+                self._waiting.append((author, message["entry"]))
+        elif "digest" in message and self.is_ready and author == self._lead():
+            self._on_digest(message["digest"])
+        elif "window" in message and self._is_free and self.is_ready:
+            self._on_window(message["window"])
+        elif "said" in message and isinstance(message["said"], str):
+            seat = next((each for each in self.table.seats.values() if each.player == author), None)
+            self.runtime.emit(Said(seat.name if seat is not None else "", author, message["said"]))
+
+    def on_request(self, data: bytes) -> bytes | None:
+        """A member asks for the state."""
+        if "fetch" not in _decode(data) or not self.is_ready:
+            return None
+        return zlib.compress(encode(self.timeline.snapshot()), 1)
+
+    def _on_free_entry(self, author: int, fields: Any) -> None:
+        try:
+            entry = entry_of(author, fields)
+        except ValueError:
+            return
+        if entry.number != self._counts.get(author, 0) + 1 or entry.time > self._clock + TIME_STEP_MAX:
+            return  # something is missing before it: the next digest shows that
+        before = self.table
+        changed = self.timeline.insert(entry)
+        self._counts[author] = entry.number
+        self._clock = max(self._clock, entry.time)
+        if changed:
+            self.runtime.on_input("entry", [author, *fields])
+            self._report(before, entry)
+            for each in changed[1:]:
+                problem = self.timeline.problem(each)
+                if each.author == self.runtime.peer_id and problem and each.kind is Kind.ACT:
+                    self.runtime.emit(Refused(Action(each.name, each.values), problem))
+
+    def _report(self, before: Table, entry: Entry) -> None:
+        is_action = entry.kind is Kind.ACT and self.timeline.problem(entry) == ""
+        for change in changes_between(before, self.table):
+            self.runtime.emit(change)
+        if is_action:
+            self.runtime.emit(Acted(entry.role, Action(entry.name, entry.values)))
+
+    # -- comparing states
+
+    def _lead(self) -> int | None:
+        """The member whose state counts."""
+        if not self._is_free:
+            return self.runtime.sequencer()
+        members = self.runtime.members()
+        return min(members) if members else None
+
+    def _send_digest(self) -> None:
+        """About the place where the timeline ended when the last one was sent: what was on its way then has arrived."""
+        table = self.timeline.table_at(self._digest_key)
+        if table is not None and self._digest_key.time:
+            counts = sorted(self.timeline.counts(self._digest_key).items()) if self._is_free else []
+            self.runtime.broadcast(encode({"digest": [list(self._digest_key), counts, table.hash()]}))
+        self._digest_key = self.timeline.tip_key
+
+    def _on_digest(self, digest: Any) -> None:
+        try:
+            key, counts, state_hash = Key(*digest[0]), {int(one): int(two) for one, two in digest[1]}, str(digest[2])
+        except (TypeError, ValueError, IndexError, KeyError):
+            return
+        lead = self._lead()
+        table = self.timeline.table_at(key)
+        if table is None or lead is None:
+            return
+        if self._is_free:
+            own = self.timeline.counts(key)
+            if any(number > own.get(author, 0) for author, number in counts.items()):
+                self.fetch("")
+                return
+            extra = [each for each in self.timeline.entries if each.number > counts.get(each.author, 0)]
+            if any(each.key <= key for each in extra):
+                window = [[each.author, *each.fields()] for each in extra]
+                self.runtime.tell_member(lead, encode({"window": window}))
+                return
+            if own != counts:
+                return
+        elif self.timeline.tip_key.time < key.time:
+            return  # the order brings the rest
+        if table.hash() != state_hash:
+            self.fetch(f"the state after {key.time} differs from that of {lead:016x}")
+
+    def _on_window(self, window: Any) -> None:
+        before = self.table
+        try:
+            entries = [entry_of(author, fields) for author, *fields in window]
+        except (TypeError, ValueError):
+            return
+        self.timeline.insert_missing(entries)
+        self._after_jump(before)
+
+    def _after_jump(self, before: Table) -> None:
+        self._counts = self.timeline.counts()
+        self._number = max(self._number, self._counts.get(self.runtime.peer_id, 0))
+        self._clock = max(self._clock, self.timeline.tip_key.time)
+        self.runtime.on_input("snapshot", self.timeline.snapshot())
+        for change in changes_between(before, self.table):
+            self.runtime.emit(change)
+
+    def fetch(self, reason: str) -> None:
+        """Get the state of the lead, or of any other member; `reason` is why this one is wrong, if it is."""
+        self._needs_state = True
+        self._fetch_reason = reason or self._fetch_reason
+        members, me = self.runtime.members(), self.runtime.peer_id
+        if self._is_fetching or members is None:
+            return
+        lead = self._lead()
+        others = [each for each in members if each not in (me, *self._asked)]
+        if not others:
+            self._asked.clear()
+            if me == min(members, default=0) and (not self.is_ready or len(members) == 1):
+                self._needs_state, self._fetch_reason = False, ""
+                self._become_ready()  # nobody has a state, and this is the first to know it
+            return
+        source = lead if lead in others else min(others)
+        self._is_fetching = True
+        self.runtime.request(
+            source, encode({"fetch": self.game.name}), FETCH_TIMEOUT_S, lambda data: self._on_snapshot(source, data)
+        )
+
+    def _on_snapshot(self, source: int, data: bytes | None) -> None:
+        self._is_fetching = False
+        if self._is_closed:
+            return
+        before, mine = self.table, self.timeline.entries
+        try:
+            if data is None:
+                raise ValueError("no state there")
+            unpacker = zlib.decompressobj()
+            snapshot = json.loads(unpacker.decompress(data, SNAPSHOT_BYTES_MAX))
+            # If the same entries gave another state, computing it again would give it again.
+            self.timeline.restore(snapshot, is_final=bool(self._fetch_reason))
+        except (ValueError, zlib.error, RecursionError):
+            self._asked.append(source)
+            return
+        self._asked.clear()
+        self._needs_state = False
+        if self._is_free:
+            self.timeline.insert_missing(mine)
+        else:
+            for entry in mine:
+                if entry.key > self.timeline.tip_key:
+                    self.timeline.insert(entry)
+        self._after_jump(before)
+        if self._fetch_reason:
+            self.runtime.emit(Diverged(self._fetch_reason))
+            self._fetch_reason = ""
+        self._become_ready()
+
+    def _become_ready(self) -> None:
+        if not self.is_ready:
+            self.is_ready = True
+            waiting, self._waiting = self._waiting, deque(maxlen=WAITING_MAX)
+            for author, fields in waiting:
+                self._on_free_entry(author, fields)
+
+    def on_caught_up(self) -> None:
+        """Agreed order: the history that others had is here."""
+        if not self._needs_state:
+            self._become_ready()
+
+    # -- several times a second
+
+    def _tick(self) -> None:
+        if self._is_closed:
+            return
+        self.runtime.call_later(TICK_S, self._tick)
+        members = self.runtime.members()
+        if members is None:
+            return
+        if self._needs_state:
+            self.fetch("")
+        if not self.is_ready or self.runtime.peer_id not in members:  # a consumer only watches
+            return
+        now = self.runtime.now()
+        if now >= self._digest_at and self._lead() == self.runtime.peer_id:
+            self._digest_at = now + DIGEST_S
+            self._send_digest()
+        self._sit(members)
+        if self.table.phase is Phase.RUNNING:
+            self._stand_in(members, now)
+            self._act(now)
+
+    def _sit(self, members: list[int]) -> None:
+        role, me = self.wanted, self.runtime.peer_id
+        if not role:
+            return
+        if role == ANY_ROLE:
+            seats = self.table.seats
+            mine = next((each for each, seat in seats.items() if seat.name == self.name), None)
+            role = mine or next(iter(self.table.open_roles()), "")
+            if not role and not self.has_players:
+                role, absent = next(iter(seats.items()))  # all players are gone: begin with their roles
+                self._try(("free", role, absent.player), (Kind.LEAVE, role, "", {"player": absent.player}))
+                return
+        seat = self.table.seats.get(role)
+        if seat is None:
+            return
+        if seat.actor == me and seat.player == me:
+            self.has_sat, self.wanted = True, role
+        elif self.has_sat and seat.name == self.name and seat.player in members and seat.player != me:
+            self.wanted = ""  # another program of this player has taken over
+        elif seat.name in ("", self.name):
+            self._try(("sit", role), (Kind.SIT, role, self.name, {}))
+
+    def _stand_in(self, members: list[int], now: float) -> None:
+        """Replace actors that are gone. Which member does it, follows from the roster; who does, from the history."""
+        vacant = {(role, seat.actor) for role, seat in self.table.seats.items() if seat.actor not in members}
+        self._absent_since = {each: self._absent_since.get(each, now) for each in vacant}
+        for (role, actor), since in self._absent_since.items():
+            if now >= since + ABSENT_S and stand_in_for(role, members) == self.runtime.peer_id:
+                self._try(("stand in", role, actor), (Kind.STAND_IN, role, "", {"instead_of": actor}))
+
+    def _act(self, now: float) -> None:
+        """For the roles that this member stands in for, while there is a player to play with."""
+        me, table = self.runtime.peer_id, self.table
+        if not self.has_players:
+            return
+        for role, seat in table.seats.items():
+            if seat.actor != me or not seat.is_stood_in or now < self._next_act_at.get(role, 0.0):
+                continue
+            chance = Chance(self.timeline.seed, "stand-in", role, *self.timeline.tip_key)
+            action = self.game.stand_in(table.state, role, chance)
+            if action is not None:
+                self._next_act_at[role] = now + self.game.pace_s
+                self.submit(self.new_entry(Kind.ACT, role, action.name, action.values))
+
+
+def stand_in_for(role: str, members: list[int]) -> int:
+    """The member that stands in for a role: the one with the smallest hash of role and id."""
+    return min(members, key=lambda each: hashlib.sha256(f"{role}\0{each:016x}".encode()).digest())
+
+
+def encode(message: Any) -> bytes:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    """Empty if it is malformed."""
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}

@@ -1,0 +1,175 @@
+"""`Table`: who has which role, and the state of the game. Pure: every player applies the same entries to it.
+
+At every place of the history, a role has at most one *actor*, and only the actions of the actor count. So it does not
+matter which members believe that they stand in for a player: exactly one of them does.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from broadloom.apps.game.chance import Chance
+from broadloom.apps.game.entry import Entry, Kind
+from broadloom.apps.game.errors import IllegalActionError
+from broadloom.apps.game.game import Action, Game, Result, State
+
+
+class Phase(StrEnum):
+    OPEN = "open"
+    """Players take roles. The game starts when all are taken, or when a player says so."""
+    RUNNING = "running"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One role."""
+
+    name: str = ""
+    """The player who has it; empty if nobody has."""
+    player: int = 0
+    """The peer of that player."""
+    actor: int = 0
+    """The peer that acts for it: of the player, or of a stand-in; 0 if nobody does."""
+
+    @property
+    def is_stood_in(self) -> bool:
+        return self.actor not in (0, self.player)
+
+    @property
+    def player_text(self) -> str:
+        """The player, for screens."""
+        if self.is_stood_in:
+            return f"stand-in for {self.name}" if self.name else "stand-in"
+        return self.name or "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    seats: Mapping[str, Seat]
+    phase: Phase = Phase.OPEN
+    round: int = 0
+    state: State = field(default_factory=dict)
+    """Empty before the first game."""
+    result: Result | None = None
+
+    @classmethod
+    def new(cls, game: Game) -> "Table":
+        return cls({role: Seat() for role in game.seats()})
+
+    def role_of(self, peer_id: int) -> str | None:
+        """The role of this player."""
+        return next((role for role, seat in self.seats.items() if seat.player == peer_id), None)
+
+    def open_roles(self) -> list[str]:
+        return [role for role, seat in self.seats.items() if not seat.name]
+
+    # -- applying entries
+
+    def apply(self, game: Game, entry: Entry, seed: str) -> "Table":
+        """Raises `IllegalActionError`, whatever else goes wrong in the game: at all players alike."""
+        chance = Chance(seed, entry.author, entry.number)
+        match entry.kind:
+            case Kind.SIT:
+                return self._sit(game, entry, chance)
+            case Kind.LEAVE:
+                return self._leave(entry)
+            case Kind.STAND_IN:
+                return self._stand_in(entry)
+            case Kind.START:
+                if self.phase is Phase.RUNNING:
+                    raise IllegalActionError("the game is running")
+                if self.role_of(entry.author) is None:
+                    raise IllegalActionError("only a player can start the game: take a role first")
+                return self._begin(game, chance)
+            case Kind.ACT:
+                return self._act(game, entry, chance)
+
+    def _seat(self, role: str) -> Seat:
+        if role not in self.seats:
+            raise IllegalActionError(f"there is no role {role!r}: choose one of {', '.join(self.seats)}")
+        return self.seats[role]
+
+    def _with_seat(self, role: str, seat: Seat) -> "Table":
+        return replace(self, seats={**self.seats, role: seat})
+
+    def _sit(self, game: Game, entry: Entry, chance: Chance) -> "Table":
+        seat = self._seat(entry.role)
+        if not entry.name:
+            raise IllegalActionError("a player needs a name")
+        if seat.name not in ("", entry.name):
+            raise IllegalActionError(f"{entry.role} is taken by {seat.name}")
+        seats = {role: Seat() if each.player == entry.author else each for role, each in self.seats.items()}
+        table = replace(self, seats=seats)._with_seat(entry.role, Seat(entry.name, entry.author, entry.author))
+        is_full = table.phase is Phase.OPEN and not table.open_roles()
+        return table._begin(game, chance) if is_full else table
+
+    def _leave(self, entry: Entry) -> "Table":
+        player = self._seat(entry.role).player
+        if not player or entry.values.get("player") != player:
+            raise IllegalActionError(f"another player has the role {entry.role}, or nobody")
+        table = self._with_seat(entry.role, Seat())
+        if self.phase is Phase.RUNNING and not any(seat.name for seat in table.seats.values()):
+            return replace(table, phase=Phase.OVER, result=Result(None, "all players have left"))
+        return table
+
+    def _stand_in(self, entry: Entry) -> "Table":
+        seat = self._seat(entry.role)
+        if self.phase is not Phase.RUNNING:
+            raise IllegalActionError("the game is not running")
+        if seat.actor != entry.values.get("instead_of"):
+            raise IllegalActionError(f"another member acts for {entry.role}")
+        return self._with_seat(entry.role, replace(seat, actor=entry.author))
+
+    def _begin(self, game: Game, chance: Chance) -> "Table":
+        state = game.begin(list(self.seats), chance)
+        return replace(self, phase=Phase.RUNNING, round=self.round + 1, state=state, result=None)
+
+    def _act(self, game: Game, entry: Entry, chance: Chance) -> "Table":
+        if self.phase is not Phase.RUNNING:
+            raise IllegalActionError("the game is not running; start it")
+        if self._seat(entry.role).actor != entry.author:
+            raise IllegalActionError(f"you do not act for {entry.role}")
+        try:
+            state = game.apply(self.state, Action(entry.name, entry.values), entry.role, chance)
+            result = game.over(state)
+        except IllegalActionError:
+            raise
+        except Exception as problem:
+            # Values of a modified program, which the game did not expect.
+            raise IllegalActionError(f"{game.title} cannot apply {entry.name!r}: {problem!r}") from None
+        return replace(self, state=state, result=result, phase=Phase.OVER if result is not None else self.phase)
+
+    # -- as JSON
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "seats": {role: [seat.name, seat.player, seat.actor] for role, seat in self.seats.items()},
+            "phase": self.phase,
+            "round": self.round,
+            "state": self.state,
+            "result": list(self.result) if self.result is not None else None,
+        }
+
+    @classmethod
+    def parse(cls, values: Any) -> "Table":
+        """Raises `ValueError`."""
+        try:
+            return cls(
+                {str(role): Seat(str(name), int(player), int(actor)) for role, (name, player, actor)
+                 in values["seats"].items()},
+                Phase(values["phase"]),
+                int(values["round"]),
+                dict(values["state"]),
+                Result(*values["result"]) if values["result"] is not None else None,
+            )  # fmt: skip
+        except (AttributeError, KeyError, TypeError) as problem:
+            raise ValueError(f"not the state of a game: {problem!r}") from None
+
+    def hash(self) -> str:
+        """Equal at two players exactly if they have the same table."""
+        text = json.dumps(self.as_dict(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,271 @@
+"""`broadloom game`: list, register, join, watch, monitor and replay games."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.text import Text
+
+from broadloom.cli.exit_codes import CommandFailedError, UsageError
+from broadloom.cli.formatting import escape_control_chars
+from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
+from broadloom.cli.output import Output, console, print_json, print_result, table
+from broadloom.cli.runner import StopSignal, command, hint, joined_channel
+
+if TYPE_CHECKING:
+    from broadloom.apps.game.lobby import Activity, Listing, Lobby
+
+game = command_group(
+    "Play games without a server.\n\n"
+    "A lobby is a channel on which games are registered; each game has a channel of its own.\n\n"
+    "Examples:\n\n"
+    "- `broadloom game join games/friday board-1 --game chain --as Ann`\n"
+    "- `broadloom game list games/friday`\n"
+    "- `broadloom game watch games/friday board-1`",
+)
+
+NameArgument = Annotated[str, argument("Name of the game in the lobby.", "NAME")]
+PlayersOption = Annotated[int, option("Number of roles.", "N", min=2, max=4)]
+
+
+@command("game list", game)
+async def list_games(
+    stop: StopSignal, join_options: JoinOptions, channel: ChannelArgument, json: JsonOption = False
+) -> None:
+    """List the games of a lobby. Players and scores are known while a monitor runs.
+
+    Examples:
+
+    - `broadloom game list games/friday --json`
+    """
+    async with _lobby(channel, join_options, stop) as lobby:
+        found = [(each, lobby.activity(each.name)) for each in lobby.games]
+    if json:
+        for listing, activity in found:
+            print_json(_fields(listing, activity))
+        return
+    rows = table(["name", "game", "state", "players", "open roles", "score"])
+    for listing, activity in found:
+        cells = (listing.name, listing.title, *_activity_texts(activity))
+        rows.add_row(*(Text(escape_control_chars(each)) for each in cells))
+    if not found:
+        rows.add_row(Text("none", style="dim"))
+    console().print(rows)
+
+
+@command("game show", game)
+async def show(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    name: NameArgument,
+    json: JsonOption = False,
+) -> None:
+    """Show one game: its channel, players, open roles and score.
+
+    Examples:
+
+    - `broadloom game show games/friday board-1`
+    """
+    async with _lobby(channel, join_options, stop) as lobby:
+        listing = await lobby.find(name)
+        fields = _fields(listing, lobby.activity(name))
+    if json:
+        print_json(fields)
+        return
+    rows = table(["", ""])
+    for key, value in fields.items():
+        text = ", ".join(f"{one}: {two}" for one, two in value.items()) if isinstance(value, dict) else value
+        rows.add_row(Text(key), Text(escape_control_chars(str(text))))
+    console().print(rows)
+
+
+@command("game register", game)
+async def register(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    name: NameArgument,
+    kind: Annotated[str, argument("`chain` (in turns) or `gems` (in real time).", "GAME")],
+    players: PlayersOption = 2,
+    title: Annotated[str, option("A line for the list.", "TEXT")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Register a game in a lobby. It stays while the lobby has members, as a monitor, or a keeper (`broadloom keep`).
+
+    Examples:
+
+    - `broadloom game register games/friday board-1 chain --players 3`
+    """
+    async with _lobby(channel, join_options, stop) as lobby:
+        members = len(lobby.channel.members())
+        listing = await lobby.register(name, kind, players, title)
+    if members < 2:
+        raise CommandFailedError(
+            f"nobody else is on {channel}, so it would be forgotten: start `broadloom game monitor {channel}` first"
+        )
+    print_result(asdict(listing), f"registered {escape_control_chars(name)}: {listing.channel}", json=json)
+
+
+@command("game join", game)
+async def join(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    name: NameArgument,
+    kind: Annotated[str, option("Register it as this kind of game, if it is not there yet.", "GAME", "--game")] = "",
+    players: PlayersOption = 2,
+    role: Annotated[str, option("Role to take. Default: any that is free.", "ROLE")] = "*",
+    log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Play: take a role, type actions, see what the others do. You need a name: `--as`, or a ticket.
+
+    Standard input has one action per line: those of the game, and `start`, `quit`, `say NAME TEXT`. Real-time games at
+    a terminal read single keys: `r` starts, `q` leaves.
+
+    Examples:
+
+    - `broadloom game join games/friday board-1 --game chain --as Ann`
+    - `broadloom game join games/friday maze --game gems --players 4 --as Bob --role blue`
+    """
+    if role and not join_options.member_name and join_options.ticket is None:
+        raise UsageError("a player needs a name: --as NAME, or --ticket")
+    await _play(stop, join_options, channel, name, role, kind=kind, players=players, log=log, json=json)
+
+
+@command("game watch", game)
+async def watch(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    name: NameArgument,
+    log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Watch a game until interrupted.
+
+    Examples:
+
+    - `broadloom game watch games/friday board-1`
+    """
+    await _play(stop, join_options, channel, name, "", log=log, json=json)
+
+
+@command("game monitor", game)
+async def monitor(
+    stop: StopSignal, join_options: JoinOptions, channel: ChannelArgument, json: JsonOption = False
+) -> None:
+    """Watch all games of a lobby, and report players, open roles and scores there. Runs until interrupted.
+
+    Examples:
+
+    - `broadloom game monitor games/friday`
+    """
+    from broadloom.apps.game.monitor import monitoring
+
+    async with _lobby(channel, join_options, stop) as lobby, monitoring(lobby, join_options.connect):
+        stop.interrupt_is_success = True
+        fields = {"event": "monitoring", "channel": channel, "games": len(lobby.games)}
+        print_result(fields, f"monitoring {escape_control_chars(channel)}: {len(lobby.games):,} games", json=json)
+        await asyncio.Event().wait()
+
+
+@command("game replay", game)
+def replay(
+    file: Annotated[Path, argument("Game log of `join --log` or `watch --log`.", "FILE")],
+    json: JsonOption = False,
+) -> None:
+    """Replay a game log: print its actions, and the final state with its hash.
+
+    Exit status 1 if the hash differs from the one that the player had.
+
+    Examples:
+
+    - `broadloom game replay ann.log`
+    """
+    from broadloom.apps.game import replay as replay_log
+    from broadloom.cli.game_screen import board_text, table_text
+
+    last = None
+    for last in replay_log(file):
+        if json or last.entry is None:
+            continue
+        entry = last.entry
+        problem = last.timeline.problem(entry)
+        values = " ".join(f"{name}={value}" for name, value in entry.values.items())
+        text = f"{entry.time:>6} {entry.kind} {entry.role} {entry.name} {values}{f' ({problem})' if problem else ''}"
+        print(escape_control_chars(text))
+    if last is None:
+        raise CommandFailedError(f"{file} has no actions")
+    final, made = last.timeline.tip, last.timeline.game
+    fields = {"hash": final.hash(), "recorded_hash": last.recorded_hash or None, **final.as_dict()}
+    board = board_text(made.board(final.state), is_colored=False) if final.state else ""
+    print_result(fields, f"\n{board}\n\n{table_text(made, final)}\n{final.hash()}", json=json)
+    if last.recorded_hash not in ("", final.hash()):
+        raise CommandFailedError(f"the player had the state {last.recorded_hash}: the log or the rules were changed")
+
+
+async def _play(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: str,
+    name: str,
+    role: str,
+    *,
+    kind: str = "",
+    players: int = 2,
+    log: Path | None,
+    json: bool,
+) -> None:
+    from broadloom.apps.game import Play
+    from broadloom.apps.game.play import own_name
+    from broadloom.cli.game_screen import GameScreen
+
+    async with _lobby(channel, join_options, stop) as lobby:
+        if kind and name not in {each.name for each in lobby.games}:
+            await lobby.register(name, kind, players)
+        listing = await lobby.find(name)
+        async with (
+            joined_channel(listing.channel, join_options, stop) as joined,
+            Play(joined, listing.make_game(), name=own_name(joined), role=role, log_file=log) as play,
+            Output(stop) as out,
+        ):
+            stop.interrupt_is_success = True
+            hint(f"{name}: {play.role or 'watching'}")
+            screen = GameScreen(play, out, json=json)
+            tasks = [asyncio.create_task(screen.show_changes())]
+            if role:
+                tasks.append(asyncio.create_task(screen.read_input()))
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _lobby(channel: str, join_options: JoinOptions, stop: StopSignal) -> "AsyncIterator[Lobby]":
+    from broadloom.apps.game.lobby import opened
+
+    async with joined_channel(channel, join_options, stop) as joined, opened(joined) as lobby:
+        yield lobby
+
+
+def _fields(listing: "Listing", activity: "Activity | None") -> dict[str, Any]:
+    return {**asdict(listing), **({"activity": asdict(activity)} if activity is not None else {"activity": None})}
+
+
+def _activity_texts(activity: "Activity | None") -> tuple[str, ...]:
+    if activity is None:
+        return "unknown", "", "", ""
+    return (
+        activity.phase,
+        ", ".join(name for name in activity.players.values() if name),
+        ", ".join(role for role, name in activity.players.items() if not name),
+        ", ".join(f"{role} {points}" for role, points in activity.score.items()),
+    )

@@ -1,0 +1,93 @@
+"""Games for the pages: the lobby and its monitor on the server's own peer, and a peer of its own for each player."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING
+
+from broadloom.apps.game import Play
+from broadloom.apps.game.lobby import Lobby, opened
+from broadloom.apps.game.monitor import monitoring
+from broadloom.web.error_messages import describe_error
+from broadloom.web.own_peer import OwnPeer
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+
+Connect = Callable[[str], "AbstractAsyncContextManager[Channel]"]
+
+
+class GameClient:
+    def __init__(self, own_peer: OwnPeer, connect: Connect | None = None) -> None:
+        self.own_peer = own_peer
+        self.lobby: Lobby | None = None
+        self.problem = ""
+        self._connect = connect or _connect
+        self._stack = AsyncExitStack()
+        self._join_task: asyncio.Task[None] | None = None
+        self._open_plays: dict[GamePlay, None] = {}
+
+    def start_joining(self) -> None:
+        if self.lobby is None and (self._join_task is None or self._join_task.done()):
+            self.problem = ""
+            self._join_task = asyncio.create_task(self._join())
+
+    async def _join(self) -> None:
+        try:
+            lobby = await self._stack.enter_async_context(opened(await self.own_peer.channel()))
+            await self._stack.enter_async_context(monitoring(lobby, self._connect))
+            self.lobby = lobby
+        except Exception as problem:
+            self.problem = describe_error(problem)
+
+    async def enter(self, name: str, player: str) -> "GamePlay":
+        """Take part in a game with a peer of its own: as this player, or as a spectator."""
+        assert self.lobby is not None
+        listing = await self.lobby.find(name)
+        stack = AsyncExitStack()
+        try:
+            channel = await stack.enter_async_context(self._connect(listing.channel))
+            role = "*" if player else ""
+            play = await stack.enter_async_context(Play(channel, listing.make_game(), name=player, role=role))
+        except BaseException:
+            await stack.aclose()
+            raise
+        entered = GamePlay(name, play, stack, self._forget)
+        self._open_plays[entered] = None
+        return entered
+
+    def _forget(self, entered: "GamePlay") -> None:
+        self._open_plays.pop(entered, None)
+
+    async def close(self) -> None:
+        if self._join_task is not None:
+            self._join_task.cancel()
+            await asyncio.gather(self._join_task, return_exceptions=True)
+        for entered in list(self._open_plays):
+            await entered.close()
+        await self._stack.aclose()
+
+
+class GamePlay:
+    """One browser window in one game."""
+
+    def __init__(self, name: str, play: Play, stack: AsyncExitStack, on_close: "Callable[[GamePlay], None]") -> None:
+        self.name = name
+        self.play = play
+        self.version = 0
+        self._stack = stack
+        self._on_close = on_close
+        play.on_change(self._on_change)
+
+    def _on_change(self, _change: object) -> None:
+        self.version += 1
+
+    async def close(self) -> None:
+        self._on_close(self)
+        await self._stack.aclose()
+
+
+def _connect(channel: str) -> "AbstractAsyncContextManager[Channel]":
+    import broadloom
+
+    return broadloom.connect(channel)

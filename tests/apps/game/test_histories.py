@@ -1,0 +1,112 @@
+"""Random histories, and the times that a game promises; and broken participants, which the checks must find."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broadloom.apps.game import Acted, Phase
+from broadloom.apps.game.entry import Entry
+from broadloom.apps.game.participant import Participant
+from broadloom.apps.game.timeline import Timeline
+from tests.apps.game.histories import History, problem_of
+
+BATCHES = [range(first, first + 5) for first in range(1, 21, 5)]
+LONG_BATCHES = [range(first, first + 20) for first in range(1000, 1060, 20)]
+"""`make soak` runs thousands."""
+MUTANT_SEEDS = range(1, 30)
+
+
+@pytest.mark.parametrize("seeds", BATCHES, ids=str)
+def test_members_have_the_same_state_after_rest(seeds: range) -> None:
+    for seed in seeds:
+        history = History(seed)
+        history.play()
+        assert history.counts["Acted"] > 50, "the game goes on"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
+def test_members_have_the_same_state_after_rest_in_many_histories(seeds: range) -> None:
+    for seed in seeds:
+        History(seed).play()
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    histories = [History(4), History(4)]
+    for history in histories:
+        history.play(2)
+    assert histories[0].sim.events == histories[1].sim.events
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_exactly_one_member_stands_in_within_three_seconds(seed: int, is_free: bool) -> None:
+    history = History(seed, is_free=is_free)
+    history.run(4.0)
+    player = next(each for each in history.alive if each.participant.role == "runner 1")
+    player.node.kill()
+    history.sim.run_for(3.0)
+    actors = {each.participant.table.seats["runner 1"].actor for each in history.alive}
+    assert len(actors) == 1
+    assert actors <= {each.peer_id for each in history.alive}
+    history.join("Anna")
+    back = history.programs[-1]
+    history.sim.run_for(3.0)
+    assert {each.participant.table.seats["runner 1"].actor for each in history.alive} == {back.peer_id}
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_play_continues_within_a_second_of_the_death_of_the_sequencer(seed: int) -> None:
+    history = History(seed, is_free=False)
+    history.run(4.0)
+    sequencer = next(each for each in history.alive if each.peer_id == each.sequencer())
+    sequencer.node.kill()
+    survivor = next(each for each in history.alive if each.participant.table.phase is Phase.RUNNING)
+    before = len(survivor.changes)
+    for _ in range(10):
+        history.act()
+    history.sim.run_for(1.0)
+    assert any(isinstance(each, Acted) for each in survivor.changes[before:])
+
+
+# -- mutants
+
+
+def applies_late_entries_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = Timeline.insert
+
+    def mutant(self: Timeline, entry: Entry) -> list[Entry]:
+        entry_at_the_end = entry if entry.key > self.tip_key else Entry(
+            entry.author, entry.number, entry.kind, entry.role, entry.name, entry.values, self.tip_key.time + 1
+        )  # fmt: skip
+        return insert(self, entry_at_the_end)
+
+    monkeypatch.setattr(Timeline, "insert", mutant)
+
+
+def does_not_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Participant, "on_rewound", lambda *_args: None)
+
+
+def does_not_compare_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Participant, "_on_digest", lambda *_args: None)
+    monkeypatch.setattr(Participant, "_on_window", lambda *_args: None)
+
+
+def never_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Participant, "_stand_in", lambda *_args: None)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        applies_late_entries_at_the_end,
+        does_not_rewind,
+        does_not_compare_states,
+        never_stands_in,
+    ],
+)
+@pytest.mark.long
+def test_broken_participant_is_found(mutate: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    assert any(problem_of(seed) for seed in MUTANT_SEEDS)

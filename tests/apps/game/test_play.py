@@ -1,0 +1,149 @@
+"""Games over real sockets: both orders, late joiners, stand-ins, illegal actions, game logs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broadloom.apps import game
+from broadloom.apps.game.games.chain import Chain
+from broadloom.apps.game.games.gems import Gems
+from tests.channel.joined import QUICK, unique_name
+from tests.support import eventually
+
+OPTIONS: dict[str, Any] = {"tls": False, "settings": QUICK}
+
+
+@asynccontextmanager
+async def playing(of: type[Chain] | type[Gems], *names: str, **options: Any) -> AsyncIterator[list[game.Play]]:
+    """Players with these names, in the roles of the game in order."""
+    channel = unique_name()
+    async with AsyncExitStack() as stack:
+        plays = []
+        for name in names:
+            plays.append(await stack.enter_async_context(game.join(channel, of=of(2), name=name, **OPTIONS, **options)))
+        yield plays
+
+
+async def all_equal(plays: list[game.Play]) -> None:
+    await eventually(lambda: len({each.state_hash() for each in plays}) == 1, "all states are equal")
+
+
+def legal_cell(play: game.Play) -> dict[str, int]:
+    cells = play.state["cells"]
+    found = [(x, y) for y, row in enumerate(cells) for x, cell in enumerate(row) if cell[0] in ("", play.role)]
+    # The colors begin in opposite corners, so that nobody loses soon.
+    return dict(zip(("x", "y"), found[0 if play.role == "red" else -1], strict=True))
+
+
+async def test_players_of_an_agreed_game_have_the_same_state() -> None:
+    async with playing(Chain, "Anna", "Ben") as plays:
+        await eventually(lambda: all(each.table.phase is game.Phase.RUNNING for each in plays), "the game starts")
+        for _ in range(6):
+            mover = next(each for each in plays if each.state["turn"] == each.role)
+            await mover.do("place", **legal_cell(mover))
+            await all_equal(plays)
+        assert sum(plays[0].game.score(plays[0].state).values()) == 6
+
+
+async def test_illegal_action_is_reported_to_its_sender_and_has_no_effect() -> None:
+    async with playing(Chain, "Anna", "Ben") as plays:
+        await eventually(lambda: all(each.table.phase is game.Phase.RUNNING for each in plays), "the game starts")
+        waiting = next(each for each in plays if each.state["turn"] != each.role)
+        before = waiting.state_hash()
+        with pytest.raises(game.IllegalActionError, match="it is the turn of"):
+            await waiting.do("place", x=0, y=0)
+        await all_equal(plays)
+        assert plays[0].state_hash() == before
+
+
+async def test_late_joiner_has_the_state_of_the_others() -> None:
+    async with playing(Chain, "Anna", "Ben") as plays:
+        await eventually(lambda: plays[0].table.phase is game.Phase.RUNNING, "the game starts")
+        mover = next(each for each in plays if plays[0].state["turn"] == each.role)
+        await mover.do("place", x=3, y=3)
+        async with game.join(plays[0].channel.name, of=Chain(2), role="", **OPTIONS) as spectator:
+            await all_equal([*plays, spectator])
+            with pytest.raises(game.GameError, match="take a role"):
+                await spectator.do("place", x=0, y=0)
+
+
+async def test_role_that_is_taken_is_refused() -> None:
+    async with playing(Chain, "Anna", "Ben") as plays:
+        with pytest.raises(game.RoleTakenError, match="taken: red: Anna"):
+            async with game.join(plays[0].channel.name, of=Chain(2), name="Carla", role="red", **OPTIONS):
+                pass
+
+
+async def test_players_of_a_free_game_have_the_same_state() -> None:
+    async with playing(Gems, "Anna", "Ben") as plays:
+        await eventually(lambda: all(each.table.phase is game.Phase.RUNNING for each in plays), "the game starts")
+        for text in "sdsd":
+            for play in plays:
+                try:
+                    await play.typed(text if play.role == "red" else {"s": "w", "d": "a"}[text])
+                except game.IllegalActionError:
+                    continue
+        await all_equal(plays)
+        assert plays[0].state["at"]["red"] != [0, 0]
+        async with game.join(plays[0].channel.name, of=Gems(2), role="", **OPTIONS) as spectator:
+            await all_equal([*plays, spectator])
+
+
+@pytest.mark.parametrize("kind", [Chain, Gems])
+async def test_stand_in_plays_for_a_killed_player_until_it_is_back(kind: type[Chain] | type[Gems]) -> None:
+    async with playing(kind, "Anna", "Ben") as plays:
+        anna, ben = plays
+        await eventually(lambda: all(each.table.phase is game.Phase.RUNNING for each in plays), "the game starts")
+        ben.channel.abort()
+        await eventually(lambda: anna.table.seats["blue"].actor == anna.channel.peer_id, "Anna stands in for blue")
+        assert anna.table.seats["blue"].name == "Ben"
+        async with game.join(anna.channel.name, of=kind(2), name="Ben", **OPTIONS) as back:
+            assert back.role == "blue"
+            await eventually(lambda: anna.table.seats["blue"].actor == back.channel.peer_id, "Ben is back")
+            await all_equal([anna, back])
+
+
+async def test_stand_in_acts_for_a_role_without_a_player() -> None:
+    async with playing(Chain, "Anna") as [anna]:
+        await anna.start()
+        await eventually(lambda: anna.table.seats["blue"].actor == anna.channel.peer_id, "a stand-in for blue")
+        await eventually(lambda: anna.state["turn"] == "red", "the turn of red")
+        await anna.do("place", **legal_cell(anna))
+        await eventually(lambda: sum(anna.game.score(anna.state).values()) >= 2, "the stand-in acts")
+
+
+async def test_players_talk_to_each_other_directly() -> None:
+    async with playing(Chain, "Anna", "Ben") as [anna, ben]:
+        await eventually(lambda: anna.table.seats["blue"].name == "Ben", "Ben is here")
+        await anna.tell("Ben", "flank left")
+        async with asyncio.timeout(10):
+            said = await anext(each async for each in ben if isinstance(each, game.Said))
+        assert (said.name, said.text) == ("Anna", "flank left")
+
+
+@pytest.mark.parametrize("kind", [Chain, Gems])
+async def test_game_log_of_any_player_replays_to_the_same_state(kind: type[Chain] | type[Gems], tmp_path: Path) -> None:
+    channel = unique_name()
+    async with (
+        game.join(channel, of=kind(2), name="Anna", log_file=tmp_path / "Anna", **OPTIONS) as anna,
+        game.join(channel, of=kind(2), name="Ben", log_file=tmp_path / "Ben", **OPTIONS) as ben,
+    ):
+        await eventually(lambda: ben.table.phase is game.Phase.RUNNING, "the game starts")
+        for _ in range(8):
+            play = anna if anna.game.turn(anna.state) in (None, "red") else ben
+            action = play.game.stand_in(play.state, str(play.role), game.Chance(1))
+            if action is not None:
+                await play.do(action.name, **action.values)
+            await all_equal([anna, ben])
+        await ben.left()
+        await all_equal([anna, ben])
+        hashes = {anna.state_hash()}
+    for name in ("Anna", "Ben"):
+        *_, before, last = game.replay(tmp_path / name)
+        assert last.recorded_hash == last.timeline.tip.hash() == before.timeline.tip.hash()
+    *_, last = game.replay(tmp_path / "Ben")
+    assert last.timeline.tip.hash() in hashes

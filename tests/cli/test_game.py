@@ -1,0 +1,59 @@
+"""`broadloom game`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from broadloom.cli.main import app
+from tests.cli.harness import new_channel, run, running_command
+
+
+@pytest.mark.long
+def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
+    lobby, logs = new_channel(), [tmp_path / name for name in ("ann", "bob")]
+    join = ("game", "join", lobby, "board-1", "--game", "chain", "--no-tls", "--json")
+    with (
+        running_command("game", "monitor", lobby, "--no-tls") as monitor,
+        running_command(*join, "--as", "Ann", "--log", str(logs[0])) as ann,
+    ):
+        ann.wait_for_output('"Arrived", "role": "red", "name": "Ann"')
+        with running_command(*join, "--as", "Bob", "--log", str(logs[1])) as bob:
+            ann.wait_for_output('"change": "Started"')
+            bob.wait_for_output('"Arrived", "role": "blue", "name": "Bob"')
+            for player, cell in ((ann, "a1"), (bob, "h6"), (ann, "a1")):
+                player.type(f"{cell}\n")  # one of the first two is not on turn, and is told so
+            ann.wait_for_output('"change": "Acted"')
+            bob.wait_for_output('"change": "Acted"')
+            code, out, _ = run("game", "show", lobby, "board-1", "--no-tls", "--json")
+            assert (code, json.loads(out)["players"]) == (0, 2)
+            for player in (bob, ann):
+                player.type("quit\n")
+                assert player.wait().code == 0
+        monitor.wait_for_output("monitoring")
+    for log in logs:
+        code, out, err = run("game", "replay", str(log), "--json")
+        assert (code, err) == (0, "")
+        fields = json.loads(out)
+        assert fields["hash"] == fields["recorded_hash"]
+
+
+def test_log_that_was_changed_is_reported(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    lines = [
+        ["game", {"version": 1, "name": "chain", "players": 2, "seed": "x"}],
+        ["entry", [7, 1, 1, "sit", "red", "Ann", {}]],
+        ["hash", "0" * 32],
+    ]
+    log.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    result = CliRunner().invoke(app, ["game", "replay", str(log)])
+    assert result.exit_code == 1
+    assert "1 sit red Ann" in result.output
+    assert "the log or the rules were changed" in result.output
+
+
+def test_player_without_a_name_is_a_usage_error() -> None:
+    result = CliRunner().invoke(app, ["game", "join", "games/x", "board-1"])
+    assert result.exit_code == 2
+    assert "--as NAME" in result.output
