@@ -21,6 +21,10 @@ def test_newcomers_get_everything_exactly_once_under_all_faults(seed: int) -> No
     assert metrics["fetched"] > 5
 
 
+def test_newcomer_reports_messages_as_missed_that_only_members_had_that_are_gone() -> None:
+    load("state").run(39)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", FURTHER_SEEDS)
 def test_newcomers_get_everything_exactly_once_with_further_seeds(seed: int) -> None:

@@ -4,6 +4,9 @@ The rule: the state of position V is used only if this peer has received, or wil
 reader is cut at V, so that nothing is in both. Chunks are identified by their hash. So those that a member has sent
 before it died are not fetched again, if the state of the next member contains them too.
 
+A newcomer's first neighbor may have had messages that died with it and their author. No member has them, so after
+`LACKING_MIN` members have waited for them in vain, the state need not contain them: they are reported as missed.
+
 | state | event | next |
 |---|---|---|
 | LOOKING | the roster is complete and a member offers the state | ASKING it |
@@ -59,6 +62,8 @@ OFFER_WAIT_S = 0.5
 """How long to wait for the first member that offers the state: one that has just begun to is not known at once."""
 FINAL = RequestStatus.NO_HANDLER, RequestStatus.TOO_LARGE
 """A member that refuses with these is not asked again."""
+LACKING_MIN = 2
+"""Members that lack required messages, before those of authors that are gone are given up."""
 RESTARTS_MAX = 3
 """How often state is fetched again because messages were lost here during the fetch."""
 
@@ -115,6 +120,10 @@ class StateFetch:
         self._sizes: dict[bytes, int] = {}
         self._wanted: list[bytes] = []
         self._requests: dict[OutgoingRequest, None] = {}
+        self._lacking: dict[PeerId, None] = {}
+        """Members that waited in vain for what is required."""
+        self._gives_up_gone = False
+        """What authors that are gone have sent last is no longer required."""
         self._restarts = 0
         self._ticket = 0
         """Of the present attempt: what belongs to an earlier one is ignored."""
@@ -169,6 +178,7 @@ class StateFetch:
         if self._preferred is not None and self._preferred not in self._reasons:
             ready = [self._preferred]
         fresh = [each for each in ready if each not in self._reasons]
+        self._gives_up_gone = len(self._lacking) >= min(LACKING_MIN, max(1, len(offering)))
         if ready:
             self._attempt_until = self._deadline_at if len(offering) < 2 else (now + self._deadline_at) / 2
             self._ask(self._peer.runtime.random.choice(fresh or ready))
@@ -192,12 +202,21 @@ class StateFetch:
     def _ask(self, helper: PeerId) -> None:
         self._helper = helper
         self.state = FetchState.ASKING
-        required = self._reader.required()
+        required = self._required()
         query = StateQuery(self._name, tuple(sorted(required.items())))
         self._request(encode_state(query), QUERY_TIMEOUT_S, lambda outcome: self._on_manifest(outcome, required))
 
+    def _required(self) -> Position:
+        required = self._reader.required()
+        if not self._gives_up_gone:
+            return required
+        here = {member.peer_id for member in self._peer.roster.members()}
+        return {author: sequence for author, sequence in required.items() if author in here}
+
     def _on_manifest(self, outcome: Outcome, required: Position) -> None:
         if outcome.kind is not OutcomeKind.REPLIED:
+            if outcome.status is RequestStatus.REFUSED and self._helper is not None:
+                self._lacking[self._helper] = None
             self._next_helper(_reason(outcome), is_final=outcome.status in FINAL)
             return
         try:
@@ -266,14 +285,18 @@ class StateFetch:
                 text = "its state contains messages that have not arrived here"
                 self._next_helper(f"{text}, of {late[0]:016x}")
             return
-        if not covers(position, self._reader.required()):
+        if not covers(position, self._required()):
             self._restart()
             return
         data = b"".join(self._chunks[digest] for digest, _ in self._manifest.chunks)
-        missed = tuple(Missed(PeerId(author), first, last) for author, first, last in self._manifest.missed)
-        result = FetchedState(data, {PeerId(each): at for each, at in position.items()}, missed, self._helper)
+        missed = [Missed(PeerId(author), first, last) for author, first, last in self._manifest.missed]
+        for author, last in self._reader.required().items():
+            if (known := position.get(author, 0)) < last:
+                missed.append(Missed(author, known + 1, last))
+                position[author] = last
+        result = FetchedState(data, {PeerId(each): at for each, at in position.items()}, tuple(missed), self._helper)
         self._stop()
-        self._reader.end_fetch(position, missed)
+        self._reader.end_fetch(position, tuple(missed))
         self._on_done(result)
 
     def _restart(self) -> None:
