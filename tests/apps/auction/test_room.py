@@ -65,8 +65,10 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         assert (sealed.winner, sealed.price) == ("carl", Decimal("25.50"))
         receipt.check(ben.ledger)
         await seller.offer(lot("english", "late"))
+        await eventually(lambda: "late" in anna.sales)
+        assert not anna.stalled
         next(each for each in notaries if each is not auctioneer).channel.abort()
         with pytest.raises(OrderTimeoutError):
             await anna.bid("late", 10, timeout_s=2.0)
-        await eventually(lambda: anna.stalled)
+        await eventually(lambda: anna.stalled == "1 of 3 notaries are here, and 2 are needed")
         assert not anna.sales["late"].offers

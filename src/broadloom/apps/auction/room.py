@@ -32,7 +32,7 @@ from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError, RefusedError, RequestError
-from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, Resumed, Stalled, ordered
+from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
 from broadloom.order.settings import VOTERS
 from broadloom.protocol.events import Batch
 
@@ -103,8 +103,6 @@ class Room:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._end_reason: BroadloomError | None = None
-        self.stalled = ""
-        """Why nothing is accepted at the moment, as in a partition without a majority of the notaries; else empty."""
 
     def __repr__(self) -> str:
         return f"Room({self.channel.name!r}, {self.name!r})"
@@ -117,6 +115,13 @@ class Room:
     def is_auctioneer(self) -> bool:
         """Whether this program calls at the moment."""
         return self.is_notary and self._order.is_sequencer
+
+    @property
+    def stalled(self) -> str:
+        """Why nothing is accepted at the moment: no majority of the notaries is connected to us. Else empty."""
+        here = {each.name for each in self._notaries_here()} | ({self.name} if self.is_notary else set())
+        count, needed = len(self.ledger.notaries), len(self.ledger.notaries) // 2 + 1
+        return f"{len(here)} of {count} notaries are here, and {needed} are needed" if len(here) < needed else ""
 
     @property
     def sales(self) -> dict[str, Sale]:
@@ -182,13 +187,8 @@ class Room:
             self._end(problem)
 
     def _on_order_event(self, event: OrderEvent) -> None:
-        match event:
-            case Stalled(reason):
-                self.stalled = reason
-            case Resumed():
-                self.stalled = ""
-            case Diverged(text):
-                self._end(AuctionError(f"{self.channel.name}: {text}"))
+        if isinstance(event, Diverged):
+            self._end(AuctionError(f"{self.channel.name}: {event.text}"))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -221,15 +221,15 @@ class Room:
         return self._iterate()
 
     async def wait_until_current(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until this program knows the list as far as the notaries do now. Raises `TimeoutError`."""
+        """Wait until this program knows the list as far as the auctioneer does now. Raises `TimeoutError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 number = json.loads(await self._ask({"ask": "number"}))["number"]
                 await self._wait_until(lambda: self.ledger.number >= number)
         except TimeoutError:
             raise TimeoutError(
-                f"{self.channel.name}: no notary answered within {timeout_s:g} s; the auction needs "
-                f"{', '.join(self.ledger.notaries)} (`broadloom auction serve`)"
+                f"{self.channel.name}: no auctioneer answered within {timeout_s:g} s; the first start needs "
+                f"{', '.join(self.ledger.notaries)}, later a majority of them (`broadloom auction serve`)"
             ) from None
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -351,7 +351,7 @@ class Room:
     async def _on_request(self, request: "DirectRequest") -> bytes:
         try:
             match request.json():
-                case {"ask": "number"}:
+                case {"ask": "number"} if self._order.is_sequencer:  # others may be behind
                     return json.dumps({"number": self.ledger.number}).encode()
                 case {"ask": "receipt", "number": int(number)}:
                     async with asyncio.timeout(request.timeout_s or ANSWER_S):
@@ -359,7 +359,7 @@ class Room:
                     return Receipt.of(self.ledger, number, self._signer, int(self._now() * 1000)).encode()
         except (AuctionError, ValueError, TimeoutError) as problem:
             raise RefusedError(str(problem)) from None
-        raise RefusedError("not a question that a notary answers")
+        raise RefusedError("not a question that this notary answers")
 
     async def _call(self) -> None:
         auctioneer = Auctioneer(self.ledger)
