@@ -97,6 +97,12 @@ class Program:
     def is_auctioneer(self) -> bool:
         return self.runtime is not None and self.node.is_alive and self.runtime.replica.is_sequencing
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits to be ordered, and all that it has stored is final and was applied."""
+        replica = self.runtime.replica if self.runtime is not None else None
+        return replica is not None and not replica.submissions.own and replica.log.end == self.ledger.number
+
     def say(self, action: Action, lot: str, **fields: Any) -> None:
         history = self.history
         if self.runtime is None or not self.node.is_connected or not self.runtime.replica.submissions.has_room:
@@ -261,7 +267,7 @@ class History:
             len(alive) == len(NOTARIES) + len(BIDDERS) + 1
             and len({each.ledger.chain for each in alive}) == 1
             and all(len(each.ledger.results()) == LOTS for each in alive)
-            and all(each.runtime is not None and not each.runtime.replica.submissions.own for each in alive)
+            and all(each.is_idle for each in alive)
         )
 
     def _check(self) -> None:
