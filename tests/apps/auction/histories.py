@@ -45,8 +45,8 @@ NOTARIES = ("notary-1", "notary-2", "notary-3")
 BIDDERS = ("anna", "ben", "carl")
 SELLER = "sam"
 LOTS = 2
-BIDS_UNTIL_S = 14.0
-LOT_S = (1.0, 8.0)
+BIDS_UNTIL_S = 9.0
+LOT_S = (1.0, 6.0)
 TICK_S = 0.25
 RESTART_S = (0.2, 6.0)
 SETTLE_S = 180.0
@@ -96,6 +96,12 @@ class Program:
     @property
     def is_auctioneer(self) -> bool:
         return self.runtime is not None and self.node.is_alive and self.runtime.replica.is_sequencing
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits to be ordered, and all that it has stored is final and was applied."""
+        replica = self.runtime.replica if self.runtime is not None else None
+        return replica is not None and not replica.submissions.own and replica.log.end == self.ledger.number
 
     def say(self, action: Action, lot: str, **fields: Any) -> None:
         history = self.history
@@ -261,7 +267,7 @@ class History:
             len(alive) == len(NOTARIES) + len(BIDDERS) + 1
             and len({each.ledger.chain for each in alive}) == 1
             and all(len(each.ledger.results()) == LOTS for each in alive)
-            and all(each.runtime is not None and not each.runtime.replica.submissions.own for each in alive)
+            and all(each.is_idle for each in alive)
         )
 
     def _check(self) -> None:

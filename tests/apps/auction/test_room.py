@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from broadloom.apps import auction
+from broadloom.errors import OrderTimeoutError
 from tests.apps.auction.saleroom import Saleroom, lot
+from tests.support import eventually
 
 
 async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bids_extend_it(tmp_path: Path) -> None:
@@ -37,7 +39,7 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
         receipt.check(ledgers[1])
 
 
-async def test_auction_continues_after_the_auctioneer_is_killed_and_a_bidder_has_restarted(tmp_path: Path) -> None:
+async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_without_a_majority(tmp_path: Path) -> None:
     async with Saleroom(tmp_path) as saleroom:
         notaries = await saleroom.notaries()
         anna, ben, seller = [await saleroom.open(name) for name in ("anna", "ben", "seller")]
@@ -62,3 +64,11 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_a_bidder_has
         sealed = await saleroom.hurry(anna, auction.Sold, lot_id="sealed")
         assert (sealed.winner, sealed.price) == ("carl", Decimal("25.50"))
         receipt.check(ben.ledger)
+        await seller.offer(lot("english", "late"))
+        await eventually(lambda: "late" in anna.sales)
+        assert not anna.stalled
+        next(each for each in notaries if each is not auctioneer).channel.abort()
+        with pytest.raises(OrderTimeoutError):
+            await anna.bid("late", 10, timeout_s=2.0)
+        await eventually(lambda: anna.stalled == "1 of 3 notaries are here, and 2 are needed")
+        assert not anna.sales["late"].offers

@@ -81,7 +81,8 @@ def read_log(path: Path, authority: x509.Certificate | None = None) -> tuple[Led
         if ledger.contradictions:
             said = ledger.by_number[ledger.contradictions[0]].said
             raise AlteredLogError(
-                f"{path} was altered before entry {said.statement.after}: {said.author} has signed another list there"
+                f"{path} was altered: {said.author} has signed another list up to entry {said.statement.after}, or "
+                "lies; compare it with the log of another member"
             )
     return ledger, fingerprint_of(key)
 

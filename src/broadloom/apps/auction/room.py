@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import broadloom
 from broadloom.apps.auction.auctioneer import Auctioneer
-from broadloom.apps.auction.entries import AuctionEntry
-from broadloom.apps.auction.errors import AuctionError, InvalidError, NoReceiptError, NotQualifiedError
+from broadloom.apps.auction.entries import AuctionEntry, Unsealed
+from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
 from broadloom.apps.auction.ledger import Ledger, Outcome
 from broadloom.apps.auction.log_file import verifier, write_log
-from broadloom.apps.auction.lot import Lot, parse_amount
+from broadloom.apps.auction.lot import Lot, amount_text, parse_amount
 from broadloom.apps.auction.receipt import Receipt
 from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError, RefusedError, RequestError
-from broadloom.order import Entry, OrderSettings, ordered
+from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
 from broadloom.order.settings import VOTERS
 from broadloom.protocol.events import Batch
 
@@ -101,7 +101,6 @@ class Room:
         self._settings = order_settings or ORDER
         self._now = now
         self._tasks: set[asyncio.Task[None]] = set()
-        self._revealing: set[str] = set()
         self._changed = asyncio.Event()
         self._end_reason: BroadloomError | None = None
 
@@ -118,6 +117,13 @@ class Room:
         return self.is_notary and self._order.is_sequencer
 
     @property
+    def stalled(self) -> str:
+        """Why nothing is accepted at the moment: no majority of the notaries is connected to us. Else empty."""
+        here = {each.name for each in self._notaries_here()} | ({self.name} if self.is_notary else set())
+        count, needed = len(self.ledger.notaries), len(self.ledger.notaries) // 2 + 1
+        return f"{len(here)} of {count} notaries are here, and {needed} are needed" if len(here) < needed else ""
+
+    @property
     def sales(self) -> dict[str, Sale]:
         """The lots with their bids, by id, in the order in which they were opened."""
         return self.ledger.sales
@@ -128,15 +134,20 @@ class Room:
         except TimeoutError:
             log.debug("%s: the auction begins without a complete roster", self.channel.name)
         self._layer = self.channel.layer(LAYER, _ignore if self.is_notary else None)
-        self._order = ordered(
-            self.channel,
-            CONVERSATION,
-            mode="safe",
-            voters=self.ledger.notaries,
-            store=self._store,
-            from_index=1,
-            settings=self._settings,
-        )
+        try:
+            self._order = ordered(
+                self.channel,
+                CONVERSATION,
+                mode="safe",
+                voters=self.ledger.notaries,
+                store=self._store,
+                from_index=1,
+                settings=self._settings,
+            )
+        except BaseException:
+            self._layer.close()
+            raise
+        self._order.on_event(self._on_order_event)
         self._start(self._read())
         if self.is_notary:
             self._layer.on_request(self._on_request)
@@ -166,11 +177,18 @@ class Room:
                 item = await self._order.receive()
                 if not isinstance(item, Entry):
                     raise AuctionError(f"{self.channel.name}: no member has the beginning of the list any more")
-                self.entries += self.ledger.apply(item.index, item.data)
+                found = self.ledger.apply(item.index, item.data)
+                self.entries += found
                 self._wake()
-                self._start_reveals()
+                for entry in found:
+                    if isinstance(entry, Unsealed):
+                        self._start_reveal(self.sales[entry.lot])
         except BroadloomError as problem:
             self._end(problem)
+
+    def _on_order_event(self, event: OrderEvent) -> None:
+        if isinstance(event, Diverged):
+            self._end(AuctionError(f"{self.channel.name}: {event.text}"))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -192,8 +210,10 @@ class Room:
             while position < len(self.entries):
                 position += 1
                 yield self.entries[position - 1]
-            if self._end_reason is not None:
+            if isinstance(self._end_reason, NotConnectedError):
                 return
+            if self._end_reason is not None:
+                raise self._end_reason
             await self._changed.wait()
 
     def __aiter__(self) -> AsyncGenerator[AuctionEntry, None]:
@@ -201,15 +221,15 @@ class Room:
         return self._iterate()
 
     async def wait_until_current(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until this program knows the list as far as the notaries do now. Raises `TimeoutError`."""
+        """Wait until this program knows the list as far as the auctioneer does now. Raises `TimeoutError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 number = json.loads(await self._ask({"ask": "number"}))["number"]
                 await self._wait_until(lambda: self.ledger.number >= number)
         except TimeoutError:
             raise TimeoutError(
-                f"{self.channel.name}: no notary answered within {timeout_s:g} s; the auction needs "
-                f"{', '.join(self.ledger.notaries)} (`broadloom auction serve`)"
+                f"{self.channel.name}: no auctioneer answered within {timeout_s:g} s; the first start needs "
+                f"{', '.join(self.ledger.notaries)}, later a majority of them (`broadloom auction serve`)"
             ) from None
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -241,7 +261,7 @@ class Room:
         fields: dict[str, Any] = {"amount": exact}
         if sale.lot.kind.is_sealed:
             if exact < sale.lot.start:
-                raise InvalidError(f"the lowest bid for {lot} is {sale.lot.start}")
+                raise TooLowError(f"the lowest bid for {lot} is {amount_text(sale.lot.start)}")
             salt = secrets.token_hex(32)
             fields = {"commitment": commitment(self.channel.name, lot, self.name, exact, salt)}
             self._sealed_bids.add(fields["commitment"], SealedBid(exact, salt))
@@ -279,27 +299,27 @@ class Room:
             raise type(outcome.error)(str(outcome.error))
         return outcome
 
-    def _start_reveals(self) -> None:
-        """Reveal our sealed bids for lots whose bidding has ended."""
-        for lot, sale in self.sales.items():
-            offer = sale.offer_of(self.name) if sale.phase is Phase.REVEAL else None
-            if offer is None or offer.amount is not None or lot in self._revealing:
-                continue
-            bid = self._sealed_bids.get(offer.commitment)
-            if bid is not None:
-                self._revealing.add(lot)
-                self._start(self._reveal(sale, bid))
+    def _start_reveal(self, sale: Sale) -> None:
+        """Reveal our sealed bid, if we have made one."""
+        offer = sale.offer_of(self.name)
+        bid = self._sealed_bids.get(offer.commitment) if offer is not None else None
+        if bid is not None:
+            self._start(self._reveal(sale, bid))
 
     async def _reveal(self, sale: Sale, bid: SealedBid) -> None:
-        while sale.phase is Phase.REVEAL:
+        while sale.phase is Phase.REVEAL and not self._is_revealed(sale):
             try:
                 await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
                 return
             except OrderTimeoutError:
-                continue  # a second one has no effect
+                continue  # it may still be ordered, and a second one has no effect
             except BroadloomError as problem:
                 log.warning("%s: the bid for %s was not revealed: %s", self.channel.name, sale.lot.id, problem)
                 return
+
+    def _is_revealed(self, sale: Sale) -> bool:
+        offer = sale.offer_of(self.name)
+        return offer is not None and offer.amount is not None
 
     # -- notaries
 
@@ -331,7 +351,7 @@ class Room:
     async def _on_request(self, request: "DirectRequest") -> bytes:
         try:
             match request.json():
-                case {"ask": "number"}:
+                case {"ask": "number"} if self._order.is_sequencer:  # others may be behind
                     return json.dumps({"number": self.ledger.number}).encode()
                 case {"ask": "receipt", "number": int(number)}:
                     async with asyncio.timeout(request.timeout_s or ANSWER_S):
@@ -339,7 +359,7 @@ class Room:
                     return Receipt.of(self.ledger, number, self._signer, int(self._now() * 1000)).encode()
         except (AuctionError, ValueError, TimeoutError) as problem:
             raise RefusedError(str(problem)) from None
-        raise RefusedError("not a question that a notary answers")
+        raise RefusedError("not a question that this notary answers")
 
     async def _call(self) -> None:
         auctioneer = Auctioneer(self.ledger)

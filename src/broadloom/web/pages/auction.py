@@ -83,7 +83,8 @@ class AuctionPage:
                 self._wait_label.set_text(f"{self._client.problem}. Retrying …")
             self._client.start_joining()
             return
-        self._wait_label.set_visibility(False)
+        self._wait_label.set_text(f"Nothing is accepted at the moment: {room.stalled}." if room.stalled else "")
+        self._wait_label.set_visibility(bool(room.stalled))
         self._all.set_visibility(True)
         state = room.ledger.number, len(self._client.receipts)
         if hash(state) != self._shown:
