@@ -73,16 +73,19 @@ async def test_person_at_the_page_and_program_review_a_model_together(
         async with ben.floor():
             await ben.show(WHOLE)
             await seen(browser, lambda: shown(browser, "view") == "-2900,-2500,3100", "the whole wing")
-            await ben.point((2250.0, 3200.0, 300.0))
+            pointing = asyncio.create_task(_point(ben))
             await seen(browser, lambda: shown(browser, "pointer") == "Ben 2250,3200,300", "pointer")
-            picture = asyncio.create_task(
-                asyncio.to_thread(browser.driver.save_screenshot, pictures / "web-review.png")
-            )
-            while not picture.done():  # pointers expire
-                await ben.point((2250.0, 3200.0, 300.0))
-                await asyncio.wait([picture], timeout=0.1)
+            await asyncio.to_thread(browser.driver.save_screenshot, str(pictures / "web-review.png"))
+            pointing.cancel()
     await seen(browser, lambda: "Ben" not in browser.text(".bl-review-people"), "Ben has left")
     assert browser.console_errors() == []
+
+
+async def _point(ben: Meeting) -> None:
+    """Until canceled: a pointer expires."""
+    while True:
+        await ben.point((2250.0, 3200.0, 300.0))
+        await asyncio.sleep(0.1)
 
 
 async def _person_leads(browser: Browser, ben: Meeting) -> None:

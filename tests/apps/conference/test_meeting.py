@@ -2,26 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import broadloom
-from broadloom import Authority, NotConnectedError, NotPermittedError, Role
+from broadloom import Authority, NotConnectedError, NotPermittedError, Role, ordered
 from broadloom.apps import conference
 from broadloom.apps.conference import (
     ConferenceError,
     FloorTimeoutError,
     Meeting,
+    MeetingEvent,
     MeetingFullError,
     NotLeaderError,
+    Pointed,
     Viewpoint,
+    live,
     participation,
 )
+from broadloom.apps.conference.actions import LoadPart, Point, SentAction, SetView, encode
+from broadloom.wire import PeerId
 from tests.channel.joined import QUICK, unique_name
-from tests.support import eventually
+from tests.support import TIMEOUT_S, eventually
 
 FRONT = Viewpoint((1.0, 2.0, 3.0), (0.0, 0.0, 0.0))
 SIDE = Viewpoint((9.0, 0.0, 0.0), (0.0, 1.0, 0.0))
@@ -111,8 +116,21 @@ async def test_viewpoint_of_the_leader_is_followed_until_detached() -> None:
 
 async def test_pointer_expires() -> None:
     async with meeting_of("Anna", "Ben") as (anna, ben):
-        await anna.point((1.0, 2.0, 3.0))
-        await eventually(lambda: ben.pointers() == {anna.me: (1.0, 2.0, 3.0)})
+        seen: list[dict[PeerId, Point]] = []
+        pointed = asyncio.Event()
+
+        def on_event(event: MeetingEvent) -> None:
+            if isinstance(event, Pointed):
+                seen.append(ben.pointers())
+                pointed.set()
+
+        ben.on_event(on_event)
+        async with asyncio.timeout(TIMEOUT_S):
+            while not seen:  # on a machine that is too busy it expires on its way
+                await anna.point((1.0, 2.0, 3.0))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(pointed.wait(), 0.2)
+        assert seen[0] == {anna.me: (1.0, 2.0, 3.0)}
         await eventually(lambda: not ben.pointers())
 
 
@@ -183,3 +201,22 @@ async def test_meeting_with_as_many_entries_as_members_keep_is_full(monkeypatch:
         await anna.load("rib-1")
         with pytest.raises(MeetingFullError, match="start another one"):
             await anna.load("rib-2")
+
+
+async def test_what_a_hostile_member_sends_is_ignored() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben), AsyncExitStack() as stack:
+        channel = await broadloom.connect(anna.channel.name, name="Eve", tls=False, settings=QUICK)
+        stack.callback(channel.abort)
+        eve = await stack.enter_async_context(ordered(channel, participation.CONVERSATION, mode="available"))
+        await anna.request_floor()
+        view = encode(SentAction(1, 0, SetView((6.0, 6.0, 6.0), (0.0, 0.0, 0.0))))
+        for data in (b"", b"[]", b"\xff" * 100, b'[1, 2, "load", {"part": 7}]', b"[" * 5000, view):
+            await eve.submit(data)
+        layer = channel.layer(live.LAYER)
+        await layer.broadcast(b"[" * 900)
+        await layer.broadcast(live.encode(live.LiveView(anna.state.floor.term, SIDE)))
+        await eve.submit(encode(SentAction(2, 0, LoadPart("rib-1"))))
+        await eventually(lambda: all(list(each.state.parts) == ["rib-1"] for each in (anna, ben)), "what is permitted")
+        await agree([anna, ben])
+        assert ben.viewpoint is None, "not of a participant that does not lead"
+        assert anna.is_leader

@@ -15,7 +15,6 @@ TEXT_BYTES_MAX = 2000
 LIST_MAX = 20
 """Options of a poll, items of the agenda."""
 ACTION_BYTES_MAX = 16_384
-NUMBER_MAX = 1 << 62
 
 Point = tuple[float, float, float]
 """In the coordinates of the model."""

@@ -56,8 +56,6 @@ class MeetingCore:
     def __init__(self, me: int) -> None:
         self.me = me
         self.state = MeetingState()
-        self.version = 0
-        """Changes with the state."""
         self._entries: list[tuple[int, int, SentAction]] = []
         """Index, author and action: to apply them again after a rewind."""
         self._last_number = 0
@@ -83,7 +81,6 @@ class MeetingCore:
         self._last_number = sent.number
         if isinstance(action, GIVE_AWAY):
             self._giving_away[sent.number] = None
-            self.version += 1
         return sent.number, data
 
     def withdraw(self, number: int) -> None:
@@ -99,7 +96,6 @@ class MeetingCore:
         self._entries.append((entry.index, entry.author, sent))
         if entry.author == self.me:
             self._giving_away.pop(sent.number, None)
-        self.version += 1
         is_permitted = self.state.apply(entry.author, sent)
         if isinstance(sent.action, ReportGone) and is_permitted:
             self._held_until = now + HOLD_S
@@ -117,7 +113,6 @@ class MeetingCore:
         for _, author, sent in self._entries:
             self.state.apply(author, sent)
         self._held_until = now + HOLD_S
-        self.version += 1
 
     def on_member_lost(self) -> None:
         self._has_lost_members = True

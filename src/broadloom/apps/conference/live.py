@@ -15,6 +15,8 @@ LAYER = "Cf"
 POINTER_S = 0.5
 """Lifetime of a pointer, on its way and on the screen."""
 LIVE_BYTES_MAX = 1024
+AUTHORS_MAX = 4096
+"""Authors whose last viewpoint and pointer are kept; on a channel without signatures a member can invent some."""
 
 
 class LiveView(NamedTuple):
@@ -62,6 +64,9 @@ class Views:
             self._views[author] = message
         elif message is not None:
             self._pointers[author] = message.at, now + POINTER_S
+        for kept in (self._views, self._pointers):
+            if len(kept) > AUTHORS_MAX:
+                del kept[next(iter(kept))]
         return message
 
     def of_leader(self, floor: Floor) -> Viewpoint | None:

@@ -80,11 +80,6 @@ class Meeting(Participation):
     # -- state
 
     @property
-    def version(self) -> int:
-        """Changes with the state."""
-        return self._core.version
-
-    @property
     def is_leader(self) -> bool:
         """Whether this program leads."""
         return self._core.is_leader(self._now())

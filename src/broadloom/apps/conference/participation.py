@@ -78,17 +78,15 @@ class Participation:
     # -- joining and leaving
 
     async def __aenter__(self) -> Self:
-        await self.channel.wait_for_roster(JOIN_TIMEOUT_S)
-        self._layer = self.channel.layer(live.LAYER, self._on_batch)
-        self._cleanups.append(self._layer.close)
         try:
-            self._order = Order(self.channel, CONVERSATION, mode="available", from_index=1, settings=SETTINGS)
-            self._cleanups += [
-                self._order.on_event(self._on_order_event),
-                self.channel.on_event(self._on_channel_event),
-            ]
-            self._start(self._read())
             async with asyncio.timeout(JOIN_TIMEOUT_S):
+                await self.channel.wait_for_roster()
+                self._layer = self.channel.layer(live.LAYER, self._on_batch)
+                self._cleanups.append(self._layer.close)
+                self._order = Order(self.channel, CONVERSATION, mode="available", from_index=1, settings=SETTINGS)
+                self._cleanups.append(self._order.on_event(self._on_order_event))
+                self._cleanups.append(self.channel.on_event(self._on_channel_event))
+                self._start(self._read())
                 await self._arrive()
         except TimeoutError:
             await self._close()

@@ -2,7 +2,7 @@
 // The server sends the state of the meeting (`receive`) and what moves (`moveTo`, `pointAt`), and gets what the person does.
 
 import { ReviewCanvas } from "/static/review_canvas.js";
-import { PARTS } from "/static/review_model.js";
+import { HOME, PARTS } from "/static/review_model.js";
 import { template } from "/static/review_template.js";
 
 const SHOW_MS = 40; // between two viewpoints of a leader that moves
@@ -106,7 +106,7 @@ export default {
       if (this.isLeader) this.act("show", this.stage.view);
     },
     follow() { this.follows = true; this.act("state"); },
-    home() { import("/static/review_model.js").then(({ HOME }) => this.steer((stage) => stage.look(HOME, true))); },
+    home() { this.steer((stage) => stage.look(HOME, true)); },
     down(event) { this.drag = { x: event.offsetX, y: event.offsetY, far: 0 }; this.$refs.canvas.setPointerCapture(event.pointerId); },
     move(event) {
       if (this.drag) {
