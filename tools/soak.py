@@ -17,6 +17,7 @@ from rich.table import Table
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.seed_runner import SeedResult, format_metrics, run_seeds
+from tests.apps.game import histories as game_histories
 from tests.mailboxes import histories as mailbox_histories
 from tests.switch import history as switch_history
 from tools.exhaustive import count_violations
@@ -24,6 +25,7 @@ from tools.exhaustive import count_violations
 ORDER_LENGTH = 8
 MAILBOX_SEEDS = 5000
 SWITCH_SEEDS = 5000
+GAME_SEEDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ CASES = (
 
 def main(
     jobs: Annotated[int, typer.Option(min=1, help="Parallel runs.")] = 2,
-    only: Annotated[str, typer.Option(help="Only this scenario (or `orders`, `mailboxes`, `switch`).")] = "",
+    only: Annotated[str, typer.Option(help="Only this scenario (or `orders`, `mailboxes`, `switch`, `games`).")] = "",
 ) -> None:
     """Run all cases and print the table. Exit status: 1 if any guarantee was violated."""
     console = Console(width=160)
@@ -134,6 +136,10 @@ def main(
         violations += _run_histories(
             description, command, switch_history.problem_of, SWITCH_SEEDS, table, jobs, console
         )
+    if only in ("", "games"):
+        description = "games: equal states and one actor for each role, under kills, freezes, partitions and joins"
+        command = "python -m tests.apps.game.histories 1 {}"
+        violations += _run_histories(description, command, game_histories.problem_of, GAME_SEEDS, table, jobs, console)
     console.print(table)
     sys.exit(1 if violations else 0)
 
