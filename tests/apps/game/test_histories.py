@@ -71,6 +71,21 @@ def test_play_continues_within_a_second_of_the_death_of_the_sequencer(seed: int)
 
 
 @pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+def test_both_sides_of_a_partition_play_on_and_agree_when_they_meet(is_free: bool) -> None:
+    history = History(2, is_free=is_free)
+    history.run(4.0)
+    history.sim.partition([history.alive[0].node])
+    before = [each.participant.table.state["count"] for each in history.alive]
+    history.run(15.0)
+    after = [each.participant.table.state["count"] for each in history.alive]
+    assert all(two > one for one, two in zip(before, after, strict=True)), "both sides play on"
+    history.sim.heal()
+    history.run(5.0)
+    history.check()
+    assert bool(history.counts["Rewound"]) is not is_free
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
 def test_member_with_another_state_reports_it_and_continues_with_that_of_the_others(is_free: bool) -> None:
     history = History(7, is_free=is_free)
     history.run(4.0)
@@ -106,10 +121,6 @@ def applies_late_entries_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timeline, "insert", mutant)
 
 
-def does_not_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Participant, "on_rewound", lambda *_args: None)
-
-
 def does_not_compare_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Participant, "_on_digest", lambda *_args: None)
     monkeypatch.setattr(Participant, "_on_window", lambda *_args: None)
@@ -123,7 +134,6 @@ def never_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     "mutate",
     [
         applies_late_entries_at_the_end,
-        does_not_rewind,
         does_not_compare_states,
         never_stands_in,
     ],
