@@ -112,6 +112,7 @@ HISTORIES = (
     Histories("switch", "tests.switch.history", 5000, "one handler and one end for each request, under all faults"),
     Histories("delivery", "tests.apps.delivery.histories", 200, "billed time is true time, for 40 subscribers each"),
     Histories("conference", "tests.apps.conference.histories", 5000, "one leader in each partition, equal items"),
+    Histories("games", "tests.apps.game.histories", 10_000, "equal states at rest, and one stand-in for each role"),
     Histories("auction", "tests.apps.auction.histories", 10_000, "one winner, and no bid with a receipt is lost"),
 )
 

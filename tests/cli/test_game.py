@@ -1,13 +1,14 @@
 """`broadloom game`."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli.main import app
-from tests.cli.harness import new_channel, run, running_command
+from tests.cli.harness import CommandProcess, new_channel, run, running_command
 
 
 @pytest.mark.long
@@ -57,3 +58,37 @@ def test_player_without_a_name_is_a_usage_error() -> None:
     result = CliRunner().invoke(app, ["game", "join", "games/x", "board-1"])
     assert result.exit_code == 2
     assert "--as NAME" in result.output
+
+
+@pytest.mark.long
+def test_stand_in_plays_for_a_killed_player_until_it_is_back() -> None:
+    lobby = new_channel()
+    join = ("game", "join", lobby, "board-1", "--game", "chain", "--no-tls", "--json")
+    with running_command(*join, "--as", "Ann") as ann:
+        ann.wait_for_output('"Arrived", "role": "red", "name": "Ann"')
+        with running_command(*join, "--as", "Bob") as bob:
+            ann.wait_for_output('"Arrived", "role": "blue", "name": "Bob"')
+            bob.signal(signal.SIGKILL)
+            ann.wait_for_output('"change": "StoodIn", "role": "blue"')
+        with running_command(*join, "--as", "Bob"):
+            ann.wait_for_output('"change": "Back", "role": "blue", "name": "Bob"')
+
+
+@pytest.mark.long
+def test_game_is_drawn_and_played_with_keys_at_a_terminal() -> None:
+    lobby = new_channel()
+    player = CommandProcess("game", "join", lobby, "maze", "--game", "gems", "--no-tls", "--as", "Ann", terminal=True)
+    try:
+        player.wait_for_output("You are red")
+        player.type("r")
+        player.wait_for_output("(R)")
+        player.wait_for_output("stand-in")
+        player.type("s")  # from a1 to a2
+        player.wait_for_output("\r\n 2 (R)")
+        player.type("\x1b[A")
+        player.type("\x1b[A")
+        player.wait_for_output("that cell is not free")
+        player.type("q")
+        assert player.wait().code == 0
+    finally:
+        player.close()

@@ -12,6 +12,7 @@ import broadloom
 import broadloom.channel.sender
 import broadloom.sync
 from broadloom import Channel, RefusedError
+from broadloom.apps.game import Play, make_game
 from broadloom.errors import HeldError, NotSentError
 from broadloom.groups import Groups
 from broadloom.mailboxes import Mailboxes
@@ -160,6 +161,14 @@ async def by_order(channel: Channel) -> None:
         await order.submit(SECRET.encode(), timeout_s=20)
 
 
+async def by_game(channel: Channel, how: str) -> None:
+    async with Play(channel, make_game("gems", 2), name="Anna", role="*") as play:
+        if how == "tell":
+            await play.tell("Anna", SECRET)
+        else:
+            await play.do(SECRET)
+
+
 async def by_state(channel: Channel) -> None:
     """The program serves it when it is asked, so it learns of the refusal by its log."""
     from broadloom.channel.state import _Maker
@@ -194,6 +203,8 @@ WAYS: dict[str, Callable[[Channel, Path], Awaitable[object]]] = {
     "requests to all on the switch": lambda channel, _: by_switch(channel, "request_all"),
     "followed request of the switch": lambda channel, _: by_switch(channel, "follow"),
     "entry of an ordered conversation": lambda channel, _: by_order(channel),
+    "action in a game": lambda channel, _: by_game(channel, "do"),
+    "message to a player": lambda channel, _: by_game(channel, "tell"),
     "state": lambda channel, _: by_state(channel),
     "description of a group": lambda channel, _: by_group_description(channel, SECRET.encode()),
 }

@@ -21,7 +21,8 @@ ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
 ARROW_LENGTH = 3
 PEER_ID_MIN = 1 << 32
 """Larger numbers are ids."""
-COMMANDS = "start: (re)start the game. quit: leave it. say NAME TEXT: tell a player something."
+COMMANDS = "start: start the game, or a rematch. quit: leave it. say NAME TEXT: tell a player something."
+KEY_COMMANDS = "r: start the game, or a rematch. q: leave it."
 
 
 def board_text(board: "list[list[Cell]]", *, is_colored: bool) -> str:
@@ -113,8 +114,9 @@ class GameScreen:
         play, game = self._play, self._play.game
         state = play.state
         board = board_text(game.board(state), is_colored=self._is_colored) if state else ""
-        own = f"You are {play.role}. Type {game.help}." if play.role else "You watch."
-        text = f"{game.title}\n\n{board}\n\n{table_text(game, play.table)}\n\n{own}\n{COMMANDS}\n{self._notice}\n"
+        own = f"You are {play.role}. Type {game.help}." if play.role else "You watch. Ctrl-C ends."
+        commands = (KEY_COMMANDS if self._reads_keys() else COMMANDS) if play.role else ""
+        text = f"{game.title}\n\n{board}\n\n{table_text(game, play.table)}\n\n{own}\n{commands}\n{self._notice}\n"
         self._out.put(HOME_AND_CLEAR + text.replace("\n", "\r\n"))
 
     async def read_input(self) -> None:
@@ -143,11 +145,13 @@ class GameScreen:
                 fields = {"change": "Problem", "text": str(problem)}
                 await self._out.write(f"{json_line(fields) if self._json else f'! {self._notice}'}\n")
 
-    async def _inputs(self) -> AsyncIterator[str]:
+    def _reads_keys(self) -> bool:
         from broadloom.apps.game import Input
 
-        is_keys = self._play.game.input is Input.KEYS and self._at_terminal and self._play.role is not None
-        if not is_keys:
+        return self._play.game.input is Input.KEYS and self._at_terminal
+
+    async def _inputs(self) -> AsyncIterator[str]:
+        if not self._reads_keys():
             async for line in input_lines():
                 yield line.decode(errors="replace").strip()
             return

@@ -9,6 +9,7 @@ from broadloom.apps.game.entry import Entry
 from broadloom.apps.game.participant import LAYER, Participant
 from broadloom.order.model import Entry as OrderEntry
 from broadloom.order.model import OrderEvent, Rewound, Skipped
+from broadloom.order.settings import OrderSettings
 from broadloom.protocol.events import Message
 from broadloom.protocol.requests.incoming import IncomingRequest
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
@@ -58,9 +59,9 @@ class FreeRelay(Relay):
 class SimGame:
     """One program in the game."""
 
-    def __init__(self, node: SimNode, game: Game, name: str, wanted: str) -> None:
+    def __init__(self, node: SimNode, game: Game, name: str, wanted: str, kept_count: int = 4096) -> None:
         self.node = node
-        self.order = _Order(node, self) if game.order is GameOrder.AGREED else None
+        self.order = _Order(node, self, 2 * kept_count) if game.order is GameOrder.AGREED else None
         self.changes: list[Change] = []
         self.settled: dict[int, str] = {}
         self.inputs: list[tuple[str, Any]] = []
@@ -70,6 +71,7 @@ class SimGame:
         node.peer.requests.handlers.set(GAME_LAYER, self._on_request, 64)
         node.on_message = self._on_message
         self.participant = Participant(self, game, SEED, name=name, wanted=wanted)
+        self.participant.timeline.kept_count = kept_count
         self.participant.start()
 
     # -- GameRuntime
@@ -145,8 +147,8 @@ class SimGame:
 
 
 class _Order(SimOrderRuntime):
-    def __init__(self, node: SimNode, game: SimGame) -> None:
-        super().__init__(node, {}, from_index=1)
+    def __init__(self, node: SimNode, game: SimGame, log_entries_max: int) -> None:
+        super().__init__(node, {}, from_index=1, settings=OrderSettings(log_entries_max=log_entries_max))
         self._game = game
         self.on_entry = self._on_own_entry
         self.on_order_event = self._on_own_event

@@ -1,10 +1,11 @@
 """Random histories, and the times that a game promises; and broken participants, which the checks must find."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from broadloom.apps.game import Acted, Phase
+from broadloom.apps.game import Acted, Diverged, Phase
 from broadloom.apps.game.entry import Entry
 from broadloom.apps.game.participant import Participant
 from broadloom.apps.game.timeline import Timeline
@@ -39,7 +40,7 @@ def test_same_seed_gives_the_same_history() -> None:
 
 
 @pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_exactly_one_member_stands_in_within_three_seconds(seed: int, is_free: bool) -> None:
     history = History(seed, is_free=is_free)
     history.run(4.0)
@@ -55,7 +56,7 @@ def test_exactly_one_member_stands_in_within_three_seconds(seed: int, is_free: b
     assert {each.participant.table.seats["runner 1"].actor for each in history.alive} == {back.peer_id}
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_play_continues_within_a_second_of_the_death_of_the_sequencer(seed: int) -> None:
     history = History(seed, is_free=False)
     history.run(4.0)
@@ -69,23 +70,55 @@ def test_play_continues_within_a_second_of_the_death_of_the_sequencer(seed: int)
     assert any(isinstance(each, Acted) for each in survivor.changes[before:])
 
 
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+def test_both_sides_of_a_partition_play_on_and_agree_when_they_meet(is_free: bool) -> None:
+    history = History(2, is_free=is_free)
+    history.run(4.0)
+    history.sim.partition([history.alive[0].node])
+    before = [each.participant.table.state["count"] for each in history.alive]
+    history.run(15.0)
+    after = [each.participant.table.state["count"] for each in history.alive]
+    assert all(two > one for one, two in zip(before, after, strict=True)), "both sides play on"
+    history.sim.heal()
+    history.run(5.0)
+    history.check()
+    assert bool(history.counts["Rewound"]) is not is_free
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+def test_member_with_another_state_reports_it_and_continues_with_that_of_the_others(is_free: bool) -> None:
+    history = History(7, is_free=is_free)
+    history.run(4.0)
+    lead = history.alive[0].participant._lead()
+    broken = next(each for each in history.alive if each.peer_id != lead)
+    table = broken.participant.table
+    broken.participant.timeline._tables[-1] = replace(table, state={**table.state, "count": -1000})
+    history.run(6.0)
+    assert [each for each in broken.changes if isinstance(each, Diverged)]
+    history.sim.run_until(lambda: not history.problem(), 10.0)
+    assert history.problem() == ""
+    assert not [
+        change
+        for each in history.alive
+        if each is not broken
+        for change in each.changes
+        if isinstance(change, Diverged)
+    ]
+
+
 # -- mutants
 
 
 def applies_late_entries_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     insert = Timeline.insert
 
-    def mutant(self: Timeline, entry: Entry) -> list[Entry]:
+    def mutant(self: Timeline, entry: Entry) -> bool:
         entry_at_the_end = entry if entry.key > self.tip_key else Entry(
             entry.author, entry.number, entry.kind, entry.role, entry.name, entry.values, self.tip_key.time + 1
         )  # fmt: skip
         return insert(self, entry_at_the_end)
 
     monkeypatch.setattr(Timeline, "insert", mutant)
-
-
-def does_not_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Participant, "on_rewound", lambda *_args: None)
 
 
 def does_not_compare_states(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +134,6 @@ def never_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     "mutate",
     [
         applies_late_entries_at_the_end,
-        does_not_rewind,
         does_not_compare_states,
         never_stands_in,
     ],

@@ -42,13 +42,11 @@ class Entry:
     name: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     time: int = 0
+    key: Key = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "author", int(self.author))  # a `PeerId` is written in another way
-
-    @property
-    def key(self) -> Key:
-        return Key(self.time, self.author, self.number)
+        object.__setattr__(self, "key", Key(self.time, self.author, self.number))
 
     def fields(self) -> list[Any]:
         return [self.time, self.number, self.kind, self.role, self.name, self.values]

@@ -24,6 +24,7 @@ ANY_ROLE = "*"
 TICK_S = 0.2
 DIGEST_S = 2.0
 """Interval at which one member sends the hash of its state."""
+TIPS_KEPT = 2
 ABSENT_S = 0.5
 """An actor that is missing in the roster for this long is replaced."""
 RETRY_S = 2.0
@@ -52,12 +53,17 @@ class Participant:
         self._clock = 0
         self._counts: dict[int, int] = {}
         """Free order: of each author, the number of its last entry here."""
+        self._unreported: list[Entry] = []
+        """Free order: entries that have arrived in this turn of the event loop."""
+        self._before = self.timeline.tip
         self._waiting: deque[tuple[int, Any]] = deque(maxlen=WAITING_MAX)
         self._tried: dict[object, float] = {}
         self._absent_since: dict[tuple[str, int], float] = {}
         self._next_act_at: dict[str, float] = {}
         self._digest_key = Key(0)
         self._digest_at = 0.0
+        self._tips: deque[Key] = deque(maxlen=TIPS_KEPT)
+        """Where the timeline ended when the last digests came."""
         self._is_fetching = False
         self._needs_state = self._is_free
         """Whether the state has to come from another member."""
@@ -99,6 +105,7 @@ class Participant:
         if not self._is_free:
             self.runtime.submit(entry)
             return
+        self._flush()
         before = self.table
         self.timeline.insert(entry)
         problem = self.timeline.problem(entry) or ""
@@ -128,7 +135,7 @@ class Participant:
         except ValueError:
             return
         before = self.table
-        is_new = bool(self.timeline.insert(entry))
+        is_new = self.timeline.insert(entry)
         if is_new:
             self.runtime.on_input("entry", [entry.author, *entry.fields()])
         if entry.author == self.runtime.peer_id:
@@ -141,12 +148,17 @@ class Participant:
         before = self.table
         self.runtime.on_input("rewound", to_index)
         if not self.timeline.truncate(to_index):
-            self.fetch(f"entries before {self.timeline.base_key.time} were taken back")
+            self._lose_state()
         for change in changes_between(before, self.table):
             self.runtime.emit(change)
         self.runtime.emit(Rewound("another part of the game was larger"))
 
     def on_skipped(self) -> None:
+        self._lose_state()
+
+    def _lose_state(self) -> None:
+        """The state cannot be computed from what is here: another member has to send it."""
+        self.is_ready = False
         self.fetch("")
 
     # -- messages of other members
@@ -177,25 +189,41 @@ class Participant:
             entry = entry_of(author, fields)
         except ValueError:
             return
-        if entry.number != self._counts.get(author, 0) + 1 or entry.time > self._clock + TIME_STEP_MAX:
-            return  # something is missing before it: the next digest shows that
-        before = self.table
-        changed = self.timeline.insert(entry)
+        expected = self._counts.get(author, 0) + 1
+        if entry.number > expected:
+            self.fetch("")  # the channel keeps the order of an author, so something was missed
+        if entry.number != expected or entry.time > self._clock + TIME_STEP_MAX:
+            return
+        if not self._unreported:
+            self._before = self.table
+            self.runtime.call_later(0.0, self._flush)
         self._counts[author] = entry.number
         self._clock = max(self._clock, entry.time)
-        if changed:
+        if self.timeline.insert_or_skip(entry):
             self.runtime.on_input("entry", [author, *fields])
-            self._report(before, entry)
-            for each in changed[1:]:
-                problem = self.timeline.problem(each)
-                if each.author == self.runtime.peer_id and problem and each.kind is Kind.ACT:
-                    self.runtime.emit(Refused(Action(each.name, each.values), problem))
+            self._unreported.append(entry)
+
+    def _flush(self) -> None:
+        """Free order: apply and report what has arrived, together."""
+        if not self._unreported:
+            return
+        unreported, self._unreported = self._unreported, []
+        for change in changes_between(self._before, self.table):
+            self.runtime.emit(change)
+        for entry in unreported:
+            self._report_action(entry)
+        for entry in self.timeline.take_refused():
+            if entry.author == self.runtime.peer_id and entry.kind is Kind.ACT:
+                problem = self.timeline.problem(entry) or ""
+                self.runtime.emit(Refused(Action(entry.name, entry.values), problem))
 
     def _report(self, before: Table, entry: Entry) -> None:
-        is_action = entry.kind is Kind.ACT and self.timeline.problem(entry) == ""
         for change in changes_between(before, self.table):
             self.runtime.emit(change)
-        if is_action:
+        self._report_action(entry)
+
+    def _report_action(self, entry: Entry) -> None:
+        if entry.kind is Kind.ACT and self.timeline.problem(entry) == "":
             self.runtime.emit(Acted(entry.role, Action(entry.name, entry.values)))
 
     # -- comparing states
@@ -221,16 +249,18 @@ class Participant:
         except (TypeError, ValueError, IndexError, KeyError):
             return
         lead = self._lead()
-        table = self.timeline.table_at(key)
-        if table is None or lead is None:
+        if lead is None:
             return
         if self._is_free:
             own = self.timeline.counts(key)
             if any(number > own.get(author, 0) for author, number in counts.items()):
                 self.fetch("")
                 return
+            # What was here two digests ago must be there, too.
+            limit = max(key, self._tips[0] if len(self._tips) == TIPS_KEPT else key)
+            self._tips.append(self.timeline.tip_key)
             extra = [each for each in self.timeline.entries if each.number > counts.get(each.author, 0)]
-            if any(each.key <= key for each in extra):
+            if any(each.key <= limit for each in extra):
                 window = [[each.author, *each.fields()] for each in extra]
                 self.runtime.tell_member(lead, encode({"window": window}))
                 return
@@ -238,17 +268,21 @@ class Participant:
                 return
         elif self.timeline.tip_key.time < key.time:
             return  # the order brings the rest
-        if table.hash() != state_hash:
+        table = self.timeline.table_at(key)
+        if table is not None and table.hash() != state_hash:
             self.fetch(f"the state after {key.time} differs from that of {lead:016x}")
 
     def _on_window(self, window: Any) -> None:
+        self._flush()
         before = self.table
         try:
             entries = [entry_of(author, fields) for author, *fields in window]
         except (TypeError, ValueError):
             return
-        self.timeline.insert_missing(entries)
+        is_incomplete = self.timeline.insert_missing(entries)
         self._after_jump(before)
+        if is_incomplete:
+            self.fetch("")
 
     def _after_jump(self, before: Table) -> None:
         self._counts = self.timeline.counts()
@@ -283,6 +317,7 @@ class Participant:
         self._is_fetching = False
         if self._is_closed:
             return
+        self._flush()
         before, mine = self.table, self.timeline.entries
         try:
             if data is None:

@@ -8,6 +8,7 @@ async with game.join("chain/club-42", of=Chain(players=2), name="Anna", role="re
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -194,9 +195,10 @@ class Play(LayerRuntime):
         timeout_s: float = TIMEOUT_S,
     ) -> None:  # fmt: skip
         self._check_open()
-        if self._order is None:
-            # An ordered conversation asks the rules itself.
-            await self._channel._filter_content(encode([role, name, values]), Way.ENTRY, self.game.name, LAYER)
+        if self._order is None:  # an ordered conversation asks the rules itself
+            content = encode([role, name, values or {}])
+            content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
+            role, name, values = json.loads(content)
         entry = self._participant.new_entry(kind, role, name, values)
         data = entry.encode()
         settled = self._settling[entry.number] = self._loop.create_future()

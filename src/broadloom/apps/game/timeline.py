@@ -2,7 +2,8 @@
 
 Entries are sorted by key. One that arrives late is inserted at its place, and those behind it are applied again: the
 rollback of networked games, known as Time Warp (Jefferson, Virtual Time, 1985). Tables are immutable, so going back
-costs nothing. What falls out at the old end cannot change any more.
+costs nothing. Tables are computed when they are asked for: several late entries cost as much as one. What falls out at
+the old end cannot change any more.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,28 +23,47 @@ class Timeline:
     def __init__(self, game: Game, seed: str) -> None:
         self.game = game
         self.seed = seed
+        self.kept_count = ENTRIES_KEPT
         self._base = Table.new(game)
         self.base_key = Key(0)
         self.base_counts: dict[int, int] = {}
         """Of each author, the number of its last entry up to the base."""
         self.entries: list[Entry] = []
         self._keys: list[Key] = []
-        self._tables: list[Table] = []
-        self._problems: list[str] = []
+        self._tables: list[Table | None] = []
+        """After each entry; None from the first one on that was not applied yet."""
+        self._problems: list[str | None] = []
         """Why an entry has no effect; empty if it has one."""
+        self._first_stale = 0
+        """Entries from here on have to be applied, again or for the first time."""
+        self._refused: list[Entry] = []
 
     @property
     def tip(self) -> Table:
-        return self._tables[-1] if self._tables else self._base
+        self._replay()
+        return self._table(len(self.entries))
 
     @property
     def tip_key(self) -> Key:
         return self._keys[-1] if self._keys else self.base_key
 
+    def _table(self, end: int) -> Table:
+        """The table after this many entries, which have been applied."""
+        table = self._tables[end - 1] if end else self._base
+        assert table is not None
+        return table
+
     def problem(self, entry: Entry) -> str | None:
         """Why an entry has no effect; None if it is not here."""
+        self._replay()
         at = bisect_left(self._keys, entry.key)
         return self._problems[at] if at < len(self._keys) and self._keys[at] == entry.key else None
+
+    def take_refused(self) -> list[Entry]:
+        """Entries that had an effect, and lost it because an earlier one came late."""
+        self._replay()
+        refused, self._refused = self._refused, []
+        return refused
 
     def counts(self, key: Key | None = None) -> dict[int, int]:
         """Of each author, the number of its last entry up to this key."""
@@ -57,50 +77,58 @@ class Timeline:
         """The table after all entries up to this key; None if that is too long ago."""
         if key < self.base_key:
             return None
-        end = bisect_right(self._keys, key)
-        return self._tables[end - 1] if end else self._base
+        self._replay()
+        return self._table(bisect_right(self._keys, key))
 
-    def insert(self, entry: Entry) -> list[Entry]:
-        """Returns the entries whose effect was computed: this one and those behind it. Empty if it is too old, or is
-        here already."""
+    def insert(self, entry: Entry) -> bool:
+        """Returns False if it is too old, or is here already."""
         at = bisect_left(self._keys, entry.key)
         if entry.key <= self.base_key or (at < len(self._keys) and self._keys[at] == entry.key):
-            return []
+            return False
         self.entries.insert(at, entry)
         self._keys.insert(at, entry.key)
-        self._replay(at)
-        changed = self.entries[at:]
-        if len(self.entries) > 2 * ENTRIES_KEPT:
-            self._forget(len(self.entries) - ENTRIES_KEPT)
-        return changed
+        self._tables.insert(at, None)
+        self._problems.insert(at, None)
+        self._first_stale = min(self._first_stale, at)
+        if len(self.entries) > 2 * self.kept_count:
+            self._forget(len(self.entries) - self.kept_count)
+        return True
 
-    def _replay(self, at: int) -> None:
-        del self._tables[at:], self._problems[at:]
-        for entry in self.entries[at:]:
-            table, problem = self.tip, ""
+    def _replay(self) -> None:
+        if self._first_stale >= len(self.entries):
+            return
+        table = self._table(self._first_stale)
+        for at in range(self._first_stale, len(self.entries)):
+            entry, problem = self.entries[at], ""
             try:
                 table = table.apply(self.game, entry, self.seed)
             except IllegalActionError as illegal:
                 problem = str(illegal) or "illegal"
-            self._tables.append(table)
-            self._problems.append(problem)
+                if self._problems[at] == "":
+                    self._refused.append(entry)
+            self._tables[at], self._problems[at] = table, problem
+        self._first_stale = len(self.entries)
 
     def _forget(self, count: int) -> None:
+        self._replay()
         self.base_counts = self.counts(self._keys[count - 1])
-        self._base, self.base_key = self._tables[count - 1], self._keys[count - 1]
+        self._base, self.base_key = self._table(count), self._keys[count - 1]
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[:count]
+        self._first_stale = len(self.entries)
 
     def remove(self, entry: Entry) -> None:
         at = bisect_left(self._keys, entry.key)
-        del self.entries[at], self._keys[at]
-        self._replay(at)
+        self._first_stale = min(self._first_stale, at)
+        for each in (self.entries, self._keys, self._tables, self._problems):
+            del each[at]
 
     def truncate(self, time: int) -> bool:
         """Take back all entries after this time. Returns False if that is too long ago."""
         end = bisect_left(self._keys, Key(time + 1))
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[end:]
+        self._first_stale = min(self._first_stale, end)
         return time >= self.base_key.time
 
     # -- as JSON
@@ -132,11 +160,22 @@ class Timeline:
         if is_final:
             self.base_counts, self.base_key, self._base = self.counts(), self.tip_key, tip
             self.entries, self._keys = [], []
-        self._replay(0)
+        self._tables, self._problems = [None] * len(self.entries), [None] * len(self.entries)
+        self._first_stale = 0
 
-    def insert_missing(self, entries: Iterable[Entry]) -> None:
-        """Insert those that continue what is here: of each author, the next ones."""
+    def insert_missing(self, entries: Iterable[Entry]) -> bool:
+        """Insert those that continue what is here: of each author, the next ones. Returns whether others are left."""
         counts = self.counts()
         for entry in sorted(entries, key=lambda each: (each.author, each.number)):
-            if entry.number == counts.get(entry.author, 0) + 1 and self.insert(entry):
+            if entry.number == counts.get(entry.author, 0) + 1:
                 counts[entry.author] = entry.number
+                self.insert_or_skip(entry)
+            elif entry.number > counts.get(entry.author, 0):
+                return True
+        return False
+
+    def insert_or_skip(self, entry: Entry) -> bool:
+        """The next entry of its author. If it is too old to be inserted, it is lost, and the following ones count."""
+        if entry.key <= self.base_key:
+            self.base_counts[entry.author] = entry.number
+        return self.insert(entry)

@@ -1,0 +1,159 @@
+"""The rules of the games, the table, and the timeline: without IO."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from broadloom.apps import game
+from broadloom.apps.game import Action, Chance, IllegalActionError, Phase
+from broadloom.apps.game.changes import changes_between
+from broadloom.apps.game.entry import Entry, Kind, decode_entry
+from broadloom.apps.game.games.chain import Chain
+from broadloom.apps.game.games.gems import POINTS, Gems
+from broadloom.apps.game.table import Table
+from broadloom.apps.game.timeline import Timeline
+from tests.apps.game.sim_runtime import FreeRelay
+
+ANN, BOB = 11, 22
+CHANCE = Chance("test")
+
+
+def entries(*given: tuple[Any, ...]) -> list[Entry]:
+    """Author, kind, role, name, values; the time counts up."""
+    numbers: dict[int, int] = {}
+    found = []
+    for time, (author, *rest) in enumerate(given, 1):
+        numbers[author] = numbers.get(author, 0) + 1
+        found.append(replace(Entry(author, numbers[author], *rest), time=time))
+    return found
+
+
+def place(state: game.State, by: str, x: int, y: int) -> game.State:
+    return Chain(2).apply({**state, "turn": by}, Action("place", {"x": x, "y": y}), by, CHANCE)
+
+
+@pytest.mark.parametrize("made", [Chain(3), Gems(4)], ids=lambda made: made.name)
+def test_game_is_pure_and_its_stand_ins_act_legally(made: game.Game) -> None:
+    game.check(made, actions=60, seeds=[1, 2])
+
+
+def test_full_cell_bursts_and_takes_its_neighbors() -> None:
+    state = Chain(2).begin(["red", "blue"], CHANCE)
+    state = place(place(place(state, "red", 7, 5), "blue", 1, 0), "red", 0, 0)
+    state = place(place(state, "blue", 4, 4), "red", 0, 0)
+    assert state["cells"][0][:2] == [["", 0], ["red", 2]]
+    assert state["cells"][1][0] == ["red", 1]
+    assert state["bursts"] == 1
+
+
+def test_last_color_on_the_board_wins() -> None:
+    state = Chain(2).begin(["red", "blue"], CHANCE)
+    state = place(place(place(state, "red", 0, 0), "blue", 1, 0), "red", 0, 0)
+    result = Chain(2).over(state)
+    assert result is not None
+    assert result.winner == "red"
+
+
+def test_gem_is_a_point_and_a_snowball_takes_one() -> None:
+    made = Gems(2)
+    state = {**made.begin(["red", "blue"], CHANCE), "gems": [[1, 0]], "at": {"red": [0, 0], "blue": [5, 0]}}
+    state = made.apply(state, Action("moved", {"x": 1, "y": 0}), "red", CHANCE)
+    assert (state["score"], state["snowballs"]["red"], len(state["gems"])) == ({"red": 1, "blue": 0}, 2, 1)
+    state = made.apply(state, Action("shot", {"dx": -1, "dy": 0}), "blue", CHANCE)
+    assert state["score"] == {"red": 0, "blue": 1}
+    assert state["at"]["red"] == [0, 0]
+    with pytest.raises(IllegalActionError, match="no snowball left"):
+        made.apply(state, Action("shot", {"dx": -1, "dy": 0}), "blue", CHANCE)
+    assert made.over({**state, "score": {"red": POINTS, "blue": 0}}) == ("red", f"red has {POINTS} points")
+
+
+@pytest.mark.parametrize("values", [{}, {"x": "a", "y": 0}, {"x": True, "y": 0}, {"x": 99, "y": 0}, {"x": [], "y": {}}])
+@pytest.mark.parametrize("made", [Chain(2), Gems(2)], ids=lambda made: made.name)
+def test_malformed_action_is_illegal(made: game.Game, values: dict[str, Any]) -> None:
+    state = made.begin(made.seats(), CHANCE)
+    with pytest.raises(IllegalActionError):
+        made.apply(state, Action("place" if made.name == "chain" else "moved", values), "red", CHANCE)
+
+
+def test_game_that_changes_its_state_or_is_not_pure_is_found() -> None:
+    class Careless(FreeRelay):
+        def apply(self, state: game.State, action: Action, by: str, chance: Chance) -> game.State:
+            state["count"] += 1
+            return {**state, "last": by}
+
+    class Impure(FreeRelay):
+        def apply(self, state: game.State, action: Action, by: str, chance: Chance) -> game.State:
+            return {**state, "last": by, "hash": str(id(state))}
+
+    for made, text in ((Careless(), "changes the state"), (Impure(), "two results")):
+        with pytest.raises(game.GameCheckError, match=text):
+            game.check(made)
+
+
+def test_role_has_one_actor_and_is_handed_back() -> None:
+    table = Table.new(Chain(2))
+    history = entries(
+        (ANN, Kind.SIT, "red", "Ann"),
+        (BOB, Kind.SIT, "blue", "Bob"),
+        (ANN, Kind.STAND_IN, "blue", "", {"instead_of": BOB}),
+    )
+    changes = []
+    for entry in history:
+        after = table.apply(Chain(2), entry, "")
+        changes += list(changes_between(table, after))
+        table = after
+    assert changes == [
+        game.Arrived("red", "Ann"), game.Arrived("blue", "Bob"), game.Started(1), game.StoodIn("blue", ANN),
+    ]  # fmt: skip
+    with pytest.raises(IllegalActionError, match="another member acts for blue"):
+        table.apply(Chain(2), Entry(33, 1, Kind.STAND_IN, "blue", "", {"instead_of": BOB}), "")
+    with pytest.raises(IllegalActionError, match="you do not act for blue"):
+        table.apply(Chain(2), Entry(BOB, 2, Kind.ACT, "blue", "place", {"x": 0, "y": 0}), "")
+    with pytest.raises(IllegalActionError, match="blue is taken by Bob"):
+        table.apply(Chain(2), Entry(33, 1, Kind.SIT, "blue", "Carl"), "")
+    back = table.apply(Chain(2), Entry(44, 1, Kind.SIT, "blue", "Bob"), "")
+    assert list(changes_between(table, back)) == [game.Back("blue", "Bob")]
+
+
+def test_game_is_over_when_all_players_have_left_and_can_be_started_again() -> None:
+    timeline = Timeline(Chain(2), "")
+    for entry in entries(
+        (ANN, Kind.SIT, "red", "Ann"),
+        (ANN, Kind.START),
+        (ANN, Kind.LEAVE, "red", "", {"player": ANN}),
+    ):
+        timeline.insert(entry)
+    assert timeline.tip.phase is Phase.OVER
+    for entry in (Entry(BOB, 1, Kind.SIT, "blue", "Bob", time=8), Entry(BOB, 2, Kind.START, time=9)):
+        timeline.insert(entry)
+    assert (timeline.tip.phase, timeline.tip.round) == (Phase.RUNNING, 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_order_of_arrival_does_not_change_the_state(seed: int) -> None:
+    random = Random(seed)
+    roles = FreeRelay().seats()
+    history = entries(
+        *((author, Kind.SIT, role, role) for author, role in enumerate(roles, 1)),
+        *((author, Kind.ACT, roles[author - 1], "run") for author in (random.choice([1, 2, 3]) for _ in range(40))),
+    )
+    hashes = set()
+    for _ in range(5):
+        timeline = Timeline(FreeRelay(), "")
+        for entry in random.sample(history, len(history)):
+            timeline.insert(entry)
+            if random.random() < 0.5:
+                timeline.tip.hash()
+        hashes.add(timeline.tip.hash())
+        copy = Timeline(FreeRelay(), "")
+        copy.restore(timeline.snapshot())
+        hashes.add(copy.tip.hash())
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[1,1,"fly","","",{}]', b'[-1,1,"act","","",{}]', b"[" * 100_000])
+def test_malformed_entry_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        decode_entry(ANN, data)
