@@ -396,6 +396,8 @@ async def subscribers(
             raise UsageError(f"unknown time zone {time_zone!r}; use one such as Europe/Berlin") from None
     async with desk:
         records = desk.subscribers()
+        if not records:
+            hint("no subscribers are known; a running desk, or another member of the directory, has their records")
         if json:
             for each in records:
                 print_json(each.as_dict())

@@ -25,7 +25,7 @@ AD_COLUMNS = ("Time", "Ad", "Topic", "Audience", "Fee")
 
 
 def build(sources: Sources) -> None:
-    sentence = "Create topics, and see the producers, subscribers, revenue and ads of those that you may administer."
+    sentence = "Create topics; see the producers, subscribers, revenue and ads of yours."
     signed_in(sources, "/topics/operator", "Operator", sentence, OperatorPage)
 
 
@@ -37,7 +37,7 @@ class OperatorPage:
         self._shown_ads: list[dict[str, Any]] | None = None
         self._open: set[str] = set()
         self._summaries: dict[str, ui.label] = {}
-        with ui.element("div").classes("bl-cluster"):
+        with ui.element("div").classes("bl-cluster bl-operator"):
             with ui.element("div").classes("bl-cluster-controls"), section("Create a topic"):
                 self._build_form()
             with ui.element("div").classes("bl-cluster-view"):
