@@ -1,7 +1,5 @@
 """`broadloom topics`: browse a directory of topics, subscribe, publish, and serve a desk."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,7 @@ from broadloom.cli.runner import StopSignal, command, hint
 from broadloom.cli.service_options import DirectoryOptions, ServiceOptions
 
 if TYPE_CHECKING:
-    from broadloom.apps.delivery import Item, Service, Topic
+    from broadloom.apps.delivery import Item, Topic
 
 AUDIENCE_S = 2.0
 """How long `publish` and `advertise` wait for somebody to read it."""
@@ -54,7 +52,7 @@ async def list_topics(
     - `broadloom topics list delivery/news --ticket ann.ticket`
     - `broadloom topics list delivery/news sports --search "nfl scores" --ticket ann.ticket --json`
     """
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         with usage_errors():
             found = [each for each in service.topics(pattern) if not search or each in service.search(search)]
     if json:
@@ -83,7 +81,7 @@ async def tree(
 
     - `broadloom topics tree delivery/news --ticket ann.ticket`
     """
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         nodes = list(service.directory.tree(path))
     for depth, name, topic in nodes:
         if json:
@@ -107,7 +105,7 @@ async def show(
 
     - `broadloom topics show delivery/news sports/nfl/scores --ticket ann.ticket`
     """
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         topic = service.directory.topic(path)
         if topic is None:
             raise CommandFailedError(f"{channel} has no topic {path}; `broadloom topics list` shows all")
@@ -155,7 +153,7 @@ async def create(
     named = {name: names.split(",") for name, names in named_values(topic, "--topic").items()}
     if named and producer:
         raise UsageError("use --producer for one topic, or --topic NAME=PRODUCER for several")
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         with usage_errors():
             entry = await service.create(
                 path,
@@ -187,7 +185,7 @@ async def close(
 
     - `broadloom topics close delivery/news sports/nfl/scores --text "the season is over" --ticket ann.ticket`
     """
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         await service.close(path, text, timeout_s=service_options.timeout)
     print_result({"path": path, "closed": True}, f"closed {escape_control_chars(path)}", json=json)
 
@@ -208,7 +206,7 @@ async def withdraw(
 
     - `broadloom topics withdraw delivery/news sports/nfl/scores bob --ticket ann.ticket`
     """
-    async with _service(channel, service_options) as service:
+    async with service_options.open(channel) as service:
         if reinstate:
             await service.reinstate(name, path, timeout_s=service_options.timeout)
         else:
@@ -237,7 +235,7 @@ async def subscribe(
     - `broadloom topics subscribe delivery/news sports weather/berlin --plan visitor --ticket ann.ticket`
     - `broadloom topics subscribe delivery/news "**" --ticket ann.ticket --json | jq .text`
     """
-    async with _service(channel, service_options) as service, Output(stop) as out:
+    async with service_options.open(channel) as service, Output(stop) as out:
         with usage_errors():
             feed = service.subscribe(*pattern, plan=plan, timeout_s=service_options.timeout)
         async with feed:
@@ -270,7 +268,7 @@ async def publish(
     """
     content = await argument_data(data)
     async with (
-        _service(channel, service_options) as service,
+        service_options.open(channel) as service,
         service.produce(path, timeout_s=service_options.timeout) as producer,
     ):
         members = await producer.wait_briefly_for_subscribers(AUDIENCE_S)
@@ -296,7 +294,7 @@ async def advertise(
     """
     content = await argument_data(data)
     async with (
-        _service(channel, service_options) as service,
+        service_options.open(channel) as service,
         service.produce(path, timeout_s=service_options.timeout) as producer,
     ):
         members = await producer.wait_briefly_for_subscribers(AUDIENCE_S)
@@ -396,6 +394,8 @@ async def subscribers(
             raise UsageError(f"unknown time zone {time_zone!r}; use one such as Europe/Berlin") from None
     async with desk:
         records = desk.subscribers()
+        if not records:
+            hint("no subscribers are known; a running desk, or another member of the directory, has their records")
         if json:
             for each in records:
                 print_json(each.as_dict())
@@ -414,12 +414,6 @@ def _prices(billing: Path | None) -> dict[str, str]:
     except BillingConfigError as problem:
         raise UsageError(str(problem)) from None
     return {name: price_text(plan, config.currency) for name, plan in config.plans.items()}
-
-
-@asynccontextmanager
-async def _service(channel: str, service_options: ServiceOptions) -> "AsyncIterator[Service]":
-    async with service_options.open(channel) as service:
-        yield service
 
 
 def _item_fields(item: "Item") -> dict[str, Any]:

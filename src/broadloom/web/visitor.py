@@ -164,15 +164,14 @@ class Visitor:
             await self._disconnect(path)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        async def run() -> None:
-            try:
-                await work
-            except Exception as problem:
-                describe_error(problem)
-
-        task = asyncio.get_running_loop().create_task(run())
+        task = asyncio.get_running_loop().create_task(work)
         self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            describe_error(problem)  # logs it
 
     async def _connect(self, path: str, plan: str) -> None:
         async with self._lock:

@@ -148,3 +148,10 @@ async def test_subscribers_see_their_own_account_and_creators_see_the_subscriber
         assert (await anna.account()).subscriptions[SCORES].plan is None
         rights = [(one.is_creator, one.is_operator) for one in [await editor.account(), await boss.account()]]
         assert rights == [(True, False), (True, True)]
+
+
+async def test_desk_that_closes_at_once_leaves_no_task_behind() -> None:
+    async with Newsroom() as room:
+        desk = await room.desk()
+        await desk.aclose()
+        assert not desk._tasks

@@ -17,7 +17,8 @@ The plan of the package (docs/delivery.md is for its users):
   their tickets; meters write that to a tape. The tables `sessions`, `invoices`, `ad_broadcasts` and `ad_fees` of the
   pipeline are the bills.
 
-`service.py` is what a program uses: `delivery.open(...)`. `messages.py` has the requests and replies.
+`service.py` is what a program uses: `delivery.open(...)`; `sync.py` is its synchronous twin. `messages.py` has the
+requests and replies, `demo_news.py` the service that `broadloom demo` shows. The web site is in `broadloom.web`.
 """
 
 from broadloom.apps.delivery.desk import Desk

@@ -149,14 +149,13 @@ class Desk:
         await self._channel.leave()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._logged(work))
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
 
-    async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except BroadloomError as problem:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
             log.warning("%s: %s", self.name, problem)
 
     # -- what the mailboxes say

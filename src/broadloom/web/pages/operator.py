@@ -18,6 +18,8 @@ from broadloom.web.sources import Sources
 from broadloom.web.visitor import DESK_S, Visitor
 
 REFRESH_S = 3.0
+SUBSCRIBERS_AGE_S = 10.0
+"""How old the list of subscribers may be."""
 ENTRIES_MAX = 100
 NAMES_SHOWN_MAX = 200
 ADS_MAX = 100
@@ -25,7 +27,7 @@ AD_COLUMNS = ("Time", "Ad", "Topic", "Audience", "Fee")
 
 
 def build(sources: Sources) -> None:
-    sentence = "Create topics, and see the producers, subscribers, revenue and ads of those that you may administer."
+    sentence = "Create topics; see the producers, subscribers, revenue and ads of yours."
     signed_in(sources, "/topics/operator", "Operator", sentence, OperatorPage)
 
 
@@ -37,7 +39,9 @@ class OperatorPage:
         self._shown_ads: list[dict[str, Any]] | None = None
         self._open: set[str] = set()
         self._summaries: dict[str, ui.label] = {}
-        with ui.element("div").classes("bl-cluster"):
+        self._subscribers: dict[str, dict[str, Subscription]] = {}
+        self._asked_at = -SUBSCRIBERS_AGE_S
+        with ui.element("div").classes("bl-cluster bl-operator"):
             with ui.element("div").classes("bl-cluster-controls"), section("Create a topic"):
                 self._build_form()
             with ui.element("div").classes("bl-cluster-view"):
@@ -96,7 +100,7 @@ class OperatorPage:
         own = [each for each in entries.values() if account.is_operator or each.creator == account.name][:ENTRIES_MAX]
         topics = [topic for each in own for topic in each.offer.topics]
         audience = await visitor.service.audience(*topics)
-        subscribers = {each.path: await visitor.service.subscribers(each.path, timeout_s=DESK_S) for each in own}
+        subscribers = await self._subscribers_of(own)
         revenue = await asyncio.to_thread(bills.revenue, topics) if bills is not None else {}
         ads = (await asyncio.to_thread(bills.ads, topics))[:ADS_MAX] if bills is not None else []
         if (own, subscribers) != self._shown:
@@ -118,6 +122,19 @@ class OperatorPage:
             self._ad_table.clear()
             with self._ad_table:
                 self._show_ads(ads)
+
+    async def _subscribers_of(self, entries: list[Entry]) -> dict[str, dict[str, Subscription]]:
+        """One request for each entry, so not at every refresh."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._asked_at + SUBSCRIBERS_AGE_S or any(each.path not in self._subscribers for each in entries):
+            ask = self._visitor.service.subscribers
+            self._subscribers = {each.path: await ask(each.path, timeout_s=DESK_S) for each in entries}
+            self._asked_at = now
+        return self._subscribers
+
+    async def _refresh_all(self) -> None:
+        self._asked_at = -SUBSCRIBERS_AGE_S
+        await self._refresh()
 
     def _show_entry(self, entry: Entry, subscribers: dict[str, Subscription]) -> None:
         offer = entry.offer
@@ -186,11 +203,11 @@ class OperatorPage:
 
     async def _withdraw(self, path: str, chosen: ui.select) -> None:
         await self._visitor.service.withdraw(_chosen(chosen), path, timeout_s=DESK_S)
-        await self._refresh()
+        await self._refresh_all()
 
     async def _reinstate(self, path: str, chosen: ui.select) -> None:
         await self._visitor.service.reinstate(_chosen(chosen), path, timeout_s=DESK_S)
-        await self._refresh()
+        await self._refresh_all()
 
     async def _close(self, path: str) -> None:
         with ui.dialog() as dialog, ui.element("div").classes("bl-card bl-dialog"):
@@ -203,7 +220,7 @@ class OperatorPage:
         if not is_confirmed:
             return
         await self._visitor.service.close(path, timeout_s=DESK_S)
-        await self._refresh()
+        await self._refresh_all()
 
 
 def _summary(
