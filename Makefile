@@ -72,8 +72,8 @@ browser: ## Install Chromium and its driver if they are missing and apt is avail
 	} >/dev/null || echo "Chromium could not be installed: the tests of the web pages will be skipped." >&2
 
 .PHONY: test-long
-test-long: setup ## Run the long tests: a Spark cluster, killed drivers, many seeds (about ten minutes)
-	$(PY) -m pytest -m long -n 0
+test-long: setup ## Run the long tests: a Spark cluster, killed drivers, many seeds (about an hour)
+	$(PY) -m pytest -m long -n 2
 
 .PHONY: lint
 lint: setup ## Check style and formatting (ruff)
@@ -94,7 +94,7 @@ imports: setup ## Check that imports respect the layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (another one)
+soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (four more)
 	$(BIN)/broadloom chaos load --peers 8 --duration $(LOAD_S) --no-tls
 	$(PY) -m tools.soak $(SOAK_ARGS)
 

@@ -1,4 +1,4 @@
-"""The acceptance table: `make soak`. About an hour on two cores.
+"""The acceptance table: `make soak`. About four hours on two cores.
 
 Each row is an acceptance criterion with the command that runs it alone. Every fault runs in every dissemination mode.
 """
