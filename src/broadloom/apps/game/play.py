@@ -22,7 +22,7 @@ from broadloom.apps.game.entry import Entry, Kind
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog
-from broadloom.apps.game.participant import ANY_ROLE, LAYER, Participant, encode
+from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant, encode
 from broadloom.apps.game.table import Table
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.direct_request import DirectRequest
@@ -41,7 +41,6 @@ POLL_S = 0.02
 CHANGES_MAX = 10_000
 """Changes that a program has not read; the oldest are dropped."""
 TELL_TIMEOUT_S = 5.0
-TEXT_MAX = 2000
 LEAVE_TIMEOUT_S = 2.0
 
 
@@ -185,8 +184,8 @@ class Play(LayerRuntime):
         """Send a message to one player, by name or role: directly, not to all."""
         seats = self.table.seats
         found = [seat.player for role, seat in seats.items() if to in (role, seat.name) and seat.player]
-        if not found or not 0 < len(text) <= TEXT_MAX:
-            raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {TEXT_MAX:,} characters")
+        if not found or not 0 < len(text) <= SAID_MAX:
+            raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {SAID_MAX:,} characters")
         data = await self._channel._filter_content(encode({"said": text}), Way.TELL, to, LAYER)
         await self._layer.tell(PeerId(found[0]), data, timeout_s=TELL_TIMEOUT_S)
 
@@ -263,7 +262,7 @@ class Play(LayerRuntime):
             if not future.done():
                 future.set_exception(NotConnectedError(f"{self._channel.name}: the game was left"))
         if self._log is not None:
-            self._log.close(self.state_hash())
+            self._write_log(lambda game_log: game_log.close(self.state_hash()))
 
     async def aclose(self) -> None:
         """Give up the role and leave the game. The others continue."""
@@ -367,7 +366,16 @@ class Play(LayerRuntime):
 
     def on_input(self, kind: str, value: Any) -> None:
         if self._log is not None and not self.is_ended:
-            self._log.write(kind, value)
+            self._write_log(lambda game_log: game_log.write(kind, value))
+
+    def _write_log(self, write: Callable[[GameLog], None]) -> None:
+        """A full disk ends the log, not the game."""
+        assert self._log is not None
+        try:
+            write(self._log)
+        except OSError as problem:
+            log.error("the game log is not written any more: %s", problem.strerror or problem)
+            self._log = None
 
     # -- called by the channel
 
