@@ -37,6 +37,8 @@ from broadloom.wire import PeerId
 log = logging.getLogger("broadloom")
 
 TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 30.0
+"""As for joining a channel."""
 POLL_S = 0.02
 CHANGES_MAX = 10_000
 """Changes that a program has not read; the oldest are dropped."""
@@ -101,7 +103,7 @@ class Play(LayerRuntime):
         """Equal at two players exactly if they have the same state."""
         return self.table.hash()
 
-    async def ready(self, timeout_s: float = TIMEOUT_S) -> None:
+    async def ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`, or
         `NoGameError` after the timeout."""
         try:
@@ -151,7 +153,7 @@ class Play(LayerRuntime):
         action = self.game.typed(self.state, self.role, text)
         await self.do(action.name, **action.values)
 
-    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = READY_TIMEOUT_S) -> None:
         """Take a role. Raises `RoleTakenError`."""
         self._participant.name = name or self._participant.name
         if not self._participant.name:
