@@ -136,6 +136,8 @@ async def bid(
     - `broadloom auction bid auction/books lot-3 25.50 --receipt lot-3.receipt --ticket anna.ticket`
     - `broadloom auction bid auction/books lot-4 80 --sealed-bids anna.bids --wait --ticket anna.ticket`
     """
+    from broadloom.apps.auction import Sold, Unsold
+
     async with _room(channel, join_options, stop, notaries, sealed_bids=sealed_bids) as room:
         sale = room.ledger.sale(lot)
         if sale.lot.kind.is_sealed and sealed_bids is None and not wait:
@@ -150,9 +152,10 @@ async def bid(
             return
         async with Output(stop) as out:
             async for entry in room:
-                if entry.lot == lot and entry.number > found.number:
-                    await out.write(f"{json_line(entry_fields(entry)) if json else entry_text(entry)}\n")
-                if sale.is_over:
+                if entry.lot != lot or entry.number <= found.number:
+                    continue
+                await out.write(f"{json_line(entry_fields(entry)) if json else entry_text(entry)}\n")
+                if isinstance(entry, Sold | Unsold):
                     return
 
 

@@ -1,6 +1,6 @@
 """A ledger for tests, driven by hand: members say something, and it is applied at once."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,8 @@ from tests.apps.auction.sim_signer import SimSigner, verify
 AUCTION = "auction/by-hand"
 NOTARIES = ("notary-1", "notary-2", "notary-3")
 SALT = "5a" * 32
-AT_MS = int(datetime.now(UTC).timestamp() * 1000)
+AT_MS = int((datetime.now(UTC) + timedelta(hours=1)).timestamp() * 1000)
+"""After all tickets are issued, however long the collection of tests takes."""
 
 
 class HandLedger(Ledger):

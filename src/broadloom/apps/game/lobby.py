@@ -26,7 +26,7 @@ OWNER = "games"
 GAMES, ACTIVITY = "games/", "activity/"
 NAME_MAX = 40
 LISTED_MAX = 10_000
-WAIT_S = 5.0
+WAIT_S = 10.0
 
 R = TypeVar("R", bound="Listing | Activity")
 

@@ -32,6 +32,8 @@ RETRY_S = 2.0
 FETCH_TIMEOUT_S = 5.0
 WAITING_MAX = 4096
 """Entries that a newcomer keeps until it has the state."""
+SAID_MAX = 2000
+"""Characters of a message to a player."""
 SNAPSHOT_BYTES_MAX = 64 << 20
 TIME_STEP_MAX = 1 << 20
 """Logical time may jump by this much, so that a hostile member cannot use it up."""
@@ -122,7 +124,8 @@ class Participant:
     def _try(self, what: object, entry: tuple[Kind, str, str, dict[str, Any]]) -> None:
         """Submit unless that was tried a moment ago."""
         now = self.runtime.now()
-        if now >= self._tried.get(what, 0.0):
+        self._tried = {each: until for each, until in self._tried.items() if until > now}
+        if what not in self._tried:
             self._tried[what] = now + RETRY_S
             self.submit(self.new_entry(*entry))
 
@@ -174,7 +177,7 @@ class Participant:
             self._on_digest(message["digest"])
         elif "window" in message and self._is_free and self.is_ready:
             self._on_window(message["window"])
-        elif "said" in message and isinstance(message["said"], str):
+        elif "said" in message and isinstance(message["said"], str) and len(message["said"]) <= SAID_MAX:
             seat = next((each for each in self.table.seats.values() if each.player == author), None)
             self.runtime.emit(Said(seat.name if seat is not None else "", author, message["said"]))
 

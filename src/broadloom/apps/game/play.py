@@ -22,7 +22,7 @@ from broadloom.apps.game.entry import Entry, Kind
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog
-from broadloom.apps.game.participant import ANY_ROLE, LAYER, Participant, encode
+from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant, encode
 from broadloom.apps.game.table import Table
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.direct_request import DirectRequest
@@ -37,11 +37,12 @@ from broadloom.wire import PeerId
 log = logging.getLogger("broadloom")
 
 TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 30.0
+"""As for joining a channel."""
 POLL_S = 0.02
 CHANGES_MAX = 10_000
 """Changes that a program has not read; the oldest are dropped."""
 TELL_TIMEOUT_S = 5.0
-TEXT_MAX = 2000
 LEAVE_TIMEOUT_S = 2.0
 
 
@@ -102,7 +103,7 @@ class Play(LayerRuntime):
         """Equal at two players exactly if they have the same state."""
         return self.table.hash()
 
-    async def ready(self, timeout_s: float = TIMEOUT_S) -> None:
+    async def ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`, or
         `NoGameError` after the timeout."""
         try:
@@ -152,7 +153,7 @@ class Play(LayerRuntime):
         action = self.game.typed(self.state, self.role, text)
         await self.do(action.name, **action.values)
 
-    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = READY_TIMEOUT_S) -> None:
         """Take a role. Raises `RoleTakenError`."""
         self._participant.name = name or self._participant.name
         if not self._participant.name:
@@ -185,8 +186,8 @@ class Play(LayerRuntime):
         """Send a message to one player, by name or role: directly, not to all."""
         seats = self.table.seats
         found = [seat.player for role, seat in seats.items() if to in (role, seat.name) and seat.player]
-        if not found or not 0 < len(text) <= TEXT_MAX:
-            raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {TEXT_MAX:,} characters")
+        if not found or not 0 < len(text) <= SAID_MAX:
+            raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {SAID_MAX:,} characters")
         data = await self._channel._filter_content(encode({"said": text}), Way.TELL, to, LAYER)
         await self._layer.tell(PeerId(found[0]), data, timeout_s=TELL_TIMEOUT_S)
 
@@ -263,7 +264,7 @@ class Play(LayerRuntime):
             if not future.done():
                 future.set_exception(NotConnectedError(f"{self._channel.name}: the game was left"))
         if self._log is not None:
-            self._log.close(self.state_hash())
+            self._write_log(lambda game_log: game_log.close(self.state_hash()))
 
     async def aclose(self) -> None:
         """Give up the role and leave the game. The others continue."""
@@ -367,7 +368,16 @@ class Play(LayerRuntime):
 
     def on_input(self, kind: str, value: Any) -> None:
         if self._log is not None and not self.is_ended:
-            self._log.write(kind, value)
+            self._write_log(lambda game_log: game_log.write(kind, value))
+
+    def _write_log(self, write: Callable[[GameLog], None]) -> None:
+        """A full disk ends the log, not the game."""
+        assert self._log is not None
+        try:
+            write(self._log)
+        except OSError as problem:
+            log.error("the game log is not written any more: %s", problem.strerror or problem)
+            self._log = None
 
     # -- called by the channel
 
