@@ -218,7 +218,8 @@ class StateTraffic:
         """Why not every program has everything yet."""
         programs = [program for program in self.programs if program.node.is_connected]
         last: dict[int, int] = {}
-        """Of each author, the last message that exists: the others died with it."""
+        """Of each author, the last message that a member has received: the others died with it, also those in a state
+        that the author itself has served."""
         for program in programs:
             if not program.has_state:
                 return f"{program.node} has no state"
@@ -226,8 +227,10 @@ class StateTraffic:
                 return f"{program.node} has not read all"
             own = program.node.peer.me.peer_id
             last[own] = len(self.checker.sent_at.get(own, ()))
+            floors = program.node.peer.broadcaster.receiver.floors()
             for author, content in program.content.items():
-                last[author] = max(last.get(author, 0), content.last)
+                if content.last > floors.get(author, 0):
+                    last[author] = max(last.get(author, 0), content.last)
         for program in programs:
             for author, sequence in last.items():
                 if author == program.node.peer.me.peer_id:
