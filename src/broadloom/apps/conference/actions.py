@@ -225,7 +225,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def point(value: Any) -> Point:
     """Raises `ValueError` if these are not three finite numbers."""
-    x, y, z = (float(each) for each in value)
+    try:
+        x, y, z = (float(each) for each in value)
+    except OverflowError:
+        raise ValueError(value) from None
     if not all(math.isfinite(each) and abs(each) < 1e12 for each in (x, y, z)):
         raise ValueError(value)
     return x, y, z

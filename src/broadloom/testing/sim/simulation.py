@@ -179,7 +179,6 @@ class Simulation:
         lasted longer than messages are retained, for example.
         """
         self.set_traffic(0)
-        self._help_stranded()
         self.converge(timeout_s, allow_missed=allow_missed)
 
     def _help_stranded(self) -> None:
@@ -193,6 +192,7 @@ class Simulation:
     def converge(self, timeout_s: float, *, allow_missed: bool = False) -> float:
         """Wait until the fabric is regular and connected and every message is delivered; return the seconds it took."""
         start = self.clock.now
+        self._help_stranded()
         if self.run_until(lambda: self.convergence_problems(allow_missed=allow_missed) is None, timeout_s):
             if self.roster_checker is not None:
                 self.roster_checker.check_at_rest()
