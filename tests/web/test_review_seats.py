@@ -1,8 +1,18 @@
 """Windows of a server that is one participant of a channel."""
 
+import asyncio
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import broadloom
+from broadloom.apps.conference import ConferenceError
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.review_seats import ReviewSeats
-from tests.channel.joined import connected_channels
+from tests.channel.joined import QUICK, connected_channels
+from tests.support import eventually
 
 
 async def test_windows_on_a_channel_share_the_participant_of_the_server() -> None:
@@ -13,4 +23,19 @@ async def test_windows_on_a_channel_share_the_participant_of_the_server() -> Non
         assert first is second
         await seats.leave("first")
         assert [each.is_me for each in second.people()] == [True]
+        await seats.close()
+
+
+async def test_window_that_closes_while_it_joins_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected_channels(1, tls=True) as (channel,):
+        monkeypatch.setattr(broadloom, "connect", partial(broadloom.connect, settings=QUICK))
+        cluster: Any = SimpleNamespace(channel=channel.name, bootstrap=lambda: ["127.0.0.1"])
+        seats = ReviewSeats(OwnPeer(cluster=cluster, on_joined=lambda _peer: None))
+        joining = asyncio.create_task(seats.join("first", "Anna"))
+        await eventually(lambda: "first" in seats._seats, poll_s=0)
+        await seats.leave("first")
+        with pytest.raises(ConferenceError, match="closed before"):
+            await joining
+        await eventually(lambda: len(channel.members()) == 1, "Anna has left")
+        assert not seats._seats
         await seats.close()

@@ -281,7 +281,6 @@ def verify(
     - `broadloom auction verify books.log --ticket anna.ticket --receipt lot-3.receipt`
     """
     from broadloom.apps.auction import Receipt, read_log
-    from broadloom.apps.auction.log_file import signed_up_to
     from broadloom.security import Ticket
 
     authority = Ticket.load(ticket).authority if ticket is not None else None
@@ -290,10 +289,12 @@ def verify(
         with usage_errors(f"{path} is "):
             found = Receipt.decode(path.read_bytes())
         found.check(ledger)
+    contradicted_by = sorted({ledger.by_number[each].said.author for each in ledger.contradictions})
     values = {
         "auction": ledger.auction,
         "entries": len(ledger.records),
-        "signed_up_to": signed_up_to(ledger),
+        "signed_up_to": ledger.signed_up_to,
+        "contradicted_by": contradicted_by,
         "authority": fingerprint,
         "is_authority_checked": authority is not None,
         "lots": [_sale_fields(each) for each in ledger.sales.values()],
@@ -302,7 +303,9 @@ def verify(
         print_json(values)
         return
     console().print(_sale_table(list(ledger.sales.values())))
-    print(f"{len(ledger.records):,} entries, signed by auctioneers up to entry {signed_up_to(ledger):,}")
+    print(f"{len(ledger.records):,} entries, signed by auctioneers up to entry {ledger.signed_up_to:,}")
+    for name in contradicted_by:
+        print(f"{escape_control_chars(name)} has signed another list, and another notary this one")
     print(f"authority {fingerprint}{'' if authority else ': as the file says, compare it or give --ticket'}")
 
 

@@ -42,6 +42,10 @@ async def web(
         str | None,
         option(f"Password; prefer `{PASSWORD_VARIABLE}`: command lines are visible to other users."),
     ] = None,
+    notaries: Annotated[int, option("Number of notaries of an auction on the channel: 3, 5, 7 or 9.", "N")] = 3,
+    sealed_bids: Annotated[
+        Path | None, option("File that keeps the secrets of your sealed bids until they are revealed.", "FILE")
+    ] = None,
     open_browser: Annotated[bool, option("Open the browser.", None, "--open")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -85,7 +89,7 @@ async def web(
     }
     if service:
         serve_options["delivery"] = _delivery_site(service, bills, join_options, is_offered=not channel)
-    await _serve(stop, channel, join_options, serve_options)
+    await _serve(stop, channel, join_options, serve_options, {"notaries": notaries, "sealed_bids": sealed_bids})
 
 
 def _delivery_site(service: str, bills: Path | None, join_options: JoinOptions, *, is_offered: bool) -> "DeliverySite":
@@ -105,7 +109,14 @@ def _delivery_site(service: str, bills: Path | None, join_options: JoinOptions, 
     return DeliverySite(service, options=options, tickets=tickets, bills_dir=bills)
 
 
-async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_options: dict[str, Any]) -> None:
+async def _serve(
+    stop: StopSignal,
+    name: str,
+    join_options: JoinOptions,
+    serve_options: dict[str, Any],
+    auction_options: dict[str, Any],
+) -> None:
+    from broadloom.web.auction_client import AuctionClient
     from broadloom.web.peer_timeline import PeerTimeline
     from broadloom.web.server import check, serve
 
@@ -119,7 +130,15 @@ async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_o
         peer_timeline.channel = channel
         stop.interrupt_is_success = True
         connect = replace(join_options, port=0).connect  # several players: each has a port of its own
-        await serve(channel=channel, peer_timeline=peer_timeline, connect=connect, **serve_options)
+        with usage_errors():
+            auction_client = AuctionClient(channel, **auction_options)
+        await serve(
+            channel=channel,
+            peer_timeline=peer_timeline,
+            connect=connect,
+            auction_client=auction_client,
+            **serve_options,
+        )
 
 
 def _parse_address(text: str) -> tuple[str, int]:

@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom.apps.auction import Receipt, Room
+from broadloom.apps.auction.room import NOTARIES, notary_names
 from broadloom.web.error_messages import describe_error
 
 if TYPE_CHECKING:
@@ -17,8 +19,12 @@ RECEIPTS_MAX = 200
 class AuctionClient:
     """Created once; `start_joining` opens the room when the first page needs it."""
 
-    def __init__(self, channel: "Channel | None") -> None:
+    def __init__(self, channel: "Channel | None", *, notaries: int = NOTARIES, sealed_bids: Path | None = None) -> None:
+        """`notaries` and `sealed_bids` are those of `Room`. Raises `ValueError`."""
+        notary_names(notaries)
         self._channel = channel
+        self._notaries = notaries
+        self._sealed_bids = sealed_bids
         self._stack = AsyncExitStack()
         self._join_task: asyncio.Task[None] | None = None
         self.room: Room | None = None
@@ -46,7 +52,8 @@ class AuctionClient:
     async def _join(self) -> None:
         try:
             assert self._channel is not None
-            self.room = await self._stack.enter_async_context(Room(self._channel))
+            room = Room(self._channel, notaries=self._notaries, sealed_bids=self._sealed_bids)
+            self.room = await self._stack.enter_async_context(room)
         except Exception as problem:
             self.problem = describe_error(problem)
 

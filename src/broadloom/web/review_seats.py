@@ -24,6 +24,7 @@ class ReviewSeats:
         self._shared: Meeting | None = None
         self._shared_stack = AsyncExitStack()
         self._joining = asyncio.Lock()
+        self._is_closed = False
 
     @property
     def is_available(self) -> bool:
@@ -39,20 +40,31 @@ class ReviewSeats:
         cluster = self._own_peer.cluster
         if cluster is None:
             async with self._joining:
+                if self._is_closed:
+                    raise ConferenceError("the server ends: open the page again later")
                 if self._shared is None:
                     meeting = Meeting(await self._own_peer.channel())
                     self._shared = await self._shared_stack.enter_async_context(meeting)
                 return self._shared
-        if window in self._seats or len(self._seats) >= SEATS_MAX:
+        if window in self._seats:
+            raise ConferenceError("this window takes part already")
+        if len(self._seats) >= SEATS_MAX:
             raise ConferenceError(f"at most {SEATS_MAX} windows can take part: close one")
-        stack = self._seats[window] = AsyncExitStack()
+        seat = self._seats[window] = AsyncExitStack()
         try:
-            connection = broadloom.connect(
-                cluster.channel, bootstrap=cluster.bootstrap(), name=name[:NAME_MAX], timeout_s=JOIN_TIMEOUT_S
-            )
-            return await stack.enter_async_context(Meeting(await stack.enter_async_context(connection)))
+            async with AsyncExitStack() as joining:
+                connection = broadloom.connect(
+                    cluster.channel, bootstrap=cluster.bootstrap(), name=name[:NAME_MAX], timeout_s=JOIN_TIMEOUT_S
+                )
+                meeting = Meeting(await joining.enter_async_context(connection))
+                await joining.enter_async_context(meeting)
+                if self._seats.get(window) is not seat:
+                    raise ConferenceError("the window was closed before it had joined")
+                seat.push_async_exit(joining.pop_all().__aexit__)
+                return meeting
         except BaseException:
-            await self.leave(window)
+            if self._seats.get(window) is seat:
+                del self._seats[window]
             raise
 
     async def leave(self, window: str) -> None:
@@ -61,5 +73,7 @@ class ReviewSeats:
             await stack.aclose()
 
     async def close(self) -> None:
+        async with self._joining:
+            self._is_closed = True
         await asyncio.gather(*map(self.leave, list(self._seats)))
         await self._shared_stack.aclose()

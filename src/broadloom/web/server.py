@@ -25,6 +25,7 @@ from broadloom.web.sources import Sources
 if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.testing.cluster.cluster import LocalCluster
+    from broadloom.web.auction_client import AuctionClient
     from broadloom.web.delivery_site import DeliverySite
     from broadloom.web.game_client import Connect
     from broadloom.web.peer_timeline import PeerTimeline
@@ -80,6 +81,7 @@ async def serve(
     progress: Callable[[], str] | None = None,
     delivery: "DeliverySite | None" = None,
     connect: "Connect | None" = None,
+    auction_client: "AuctionClient | None" = None,
 ) -> None:
     """Serve the pages until canceled. Once per process.
 
@@ -94,6 +96,8 @@ async def serve(
     - `connect(channel)`: joins the channel of a game as the server's own peer was joined; by default without options.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
     - `delivery`: a delivery service whose topics the pages show.
+    - `auction_client`: the server's part in an auction on the channel; by default one with three notaries, which keeps
+      sealed bids only in memory.
 
     Raises `ServeError` if the port is in use or the password is missing.
     """
@@ -112,6 +116,7 @@ async def serve(
             progress=progress,
             delivery=delivery,
             connect=connect,
+            auction_client=auction_client,
         )
         app = make_app(sources, password=password, loopback_only=is_loopback(host))
         server = _Server(app)

@@ -50,6 +50,7 @@ class Sources:
         progress: Callable[[], str] | None = None,
         delivery: DeliverySite | None = None,
         connect: Connect | None = None,
+        auction_client: AuctionClient | None = None,
     ) -> None:
         self.cluster = cluster
         self.channel = channel if cluster is None else None
@@ -60,7 +61,7 @@ class Sources:
         self.own_peer = OwnPeer(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
         self.group_client = GroupClient(self.own_peer)
         self.switch_client = SwitchClient(self.own_peer)
-        self.auction_client = AuctionClient(self.channel)
+        self.auction_client = auction_client or AuctionClient(self.channel)
         self.review_seats = ReviewSeats(self.own_peer)
         self.game_client = GameClient(self.own_peer, connect)
         self.live: TimelineFollower | None = None

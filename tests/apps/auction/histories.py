@@ -131,11 +131,11 @@ class Program:
     def _tick(self) -> None:
         if not self.node.is_alive or self.runtime is None:
             return
-        for lot, action in self.auctioneer.due(self.history.wall_s) if self.name in NOTARIES else ():
+        for lot, action, after, chain in self.auctioneer.due(self.history.wall_s) if self.name in NOTARIES else ():
             key = lot, action, self.ledger.sales[lot].changed_at
             if self.is_auctioneer and key not in self.called:
                 self.called.add(key)
-                self.say(action, lot, after=self.ledger.number, chain=self.ledger.chain.hex())
+                self.say(action, lot, after=after, chain=chain)
         for lot, sale in self.ledger.sales.items():
             offer = sale.offer_of(self.name) if sale.phase is Phase.REVEAL else None
             bid = self.history.sealed.get(offer.commitment) if offer is not None else None

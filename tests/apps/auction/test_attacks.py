@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import broadloom
 from broadloom import Authority, Role
 from broadloom.apps import auction
 from broadloom.apps.auction import AlteredLogError, Phase
-from broadloom.apps.auction.log_file import read_log, signed_up_to, verifier, write_log
+from broadloom.apps.auction.log_file import read_log, verifier, write_log
 from broadloom.apps.auction.receipt import Receipt
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action, Statement, signed
@@ -118,10 +119,19 @@ def test_sealed_bid_is_unreadable_before_the_reveal() -> None:
     assert all(
         b"1234" not in each.split(anna.credential)[1][64:].replace(b'"at_ms":%d' % AT_MS, b"") for each in entries
     )
-    # Without the salt, an attacker that tries all amounts finds none, and the same amount looks different.
-    seals = [json.loads(each.split(anna.credential)[1][64:])["commitment"] for each in entries]
-    assert seals[0] != seals[1]
-    assert not any(commitment(NAME, "lot-1", "anna", Decimal(guess), "") in seals for guess in range(5000))
+    # An attacker that tries all amounts needs the salt, and the same amount with another salt looks different.
+    first, second = [json.loads(each.split(anna.credential)[1][64:]) for each in entries]
+
+    def guesses(salt: str) -> list[int]:
+        return [
+            guess
+            for guess in range(1200, 1300)
+            if commitment(NAME, "lot-1", "anna", Decimal(guess), salt) == first["commitment"]
+        ]
+
+    assert guesses(SALT) == [1234]
+    public = [str(value) for value in (*first.values(), *second.values())]
+    assert not any(guesses(each) for each in ("", "00" * 32, *public))
     ledger.add(entries[0])
     offer = ledger.sale("lot-1").offers[ledger.number]
     assert (offer.amount, ledger.sale("lot-1").leader) == (None, None)
@@ -182,7 +192,7 @@ def test_altered_log_is_found(alter: Callable[[Lines], Lines], tmp_path: Path) -
     write_log(path, ledger, AUTHORITY.certificate)
     found, _ = read_log(path, AUTHORITY.certificate)
     assert found.results() == {"lot-1": ("ben", Decimal(30))}
-    assert signed_up_to(found) == found.number - 1
+    assert found.signed_up_to == found.number - 1
     lines = alter([json.loads(line) for line in path.read_text().splitlines()])
     path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     with pytest.raises(AlteredLogError):
@@ -216,6 +226,46 @@ def test_receipt_proves_that_a_shortened_log_leaves_out_a_bid(tmp_path: Path) ->
     found, _ = read_log(path, AUTHORITY.certificate)
     with pytest.raises(AlteredLogError, match="does not have the bid of anna"):
         receipt.check(found)
+
+
+@pytest.mark.parametrize("author", ["mallory", "notary-3"])
+def test_call_that_names_another_list_does_not_count_as_a_signature_of_this_one(author: str) -> None:
+    ledger, _ = sold_ledger()
+    signed_up_to = ledger.signed_up_to
+    with pytest.raises(auction.AuctionError):
+        ledger.say(signer(author), Action.GOING, after=10**9, chain="ab" * 32)
+    assert ledger.signed_up_to == signed_up_to
+
+
+def test_log_with_the_lie_of_one_notary_is_good_once_another_notary_has_signed_it(tmp_path: Path) -> None:
+    path = tmp_path / "auction.log"
+    ledger = new_ledger()
+    ledger.open("english", seller=signer("sam"))
+    ledger.bid(signer("anna"), 20)
+    with pytest.raises(auction.InvalidError, match="signed another list"):
+        ledger.say(signer("notary-2"), Action.GOING, after=1, chain="ab" * 32)
+    for liar in ("notary-2", "notary-1"):
+        write_log(path, ledger, AUTHORITY.certificate)
+        with pytest.raises(AlteredLogError, match="notary-2 has signed another list"):
+            read_log(path, AUTHORITY.certificate)
+        ledger.call(Action.GOING, notary=signer(liar))
+    ledger.close(notary=signer("notary-1"))
+    write_log(path, ledger, AUTHORITY.certificate)
+    found, _ = read_log(path, AUTHORITY.certificate)
+    assert found.results() == {"lot-1": ("anna", Decimal(20))}
+    assert found.contradictions == [3]
+
+
+@pytest.mark.parametrize("untrue", [{"amount": "25"}, {"bidder": "mallory"}, {"lot": "lot-2"}, {"number": 1}])
+def test_receipt_of_a_notary_for_a_bid_that_was_not_made_is_refused(untrue: dict[str, Any]) -> None:
+    ledger, receipt = sold_ledger()
+    values = {**asdict(receipt), **untrue}
+    values["chain"] = ledger.chain_at(values["number"])
+    notary = signer("notary-1")
+    proof = {"signature": notary.sign(Receipt(**values)._signed_data()), "credential": notary.credential}
+    forged = Receipt(**{**values, **{name: base64.b64encode(each).decode() for name, each in proof.items()}})
+    with pytest.raises(AlteredLogError, match="not true"):
+        forged.check(ledger)
 
 
 def test_receipt_that_no_notary_has_signed_is_refused() -> None:

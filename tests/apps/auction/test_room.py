@@ -1,13 +1,19 @@
 """Auctions over real connections: the four kinds, receipts, and the death of the auctioneer."""
 
+import asyncio
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import broadloom
+from broadloom import Authority, Role
 from broadloom.apps import auction
-from broadloom.errors import OrderTimeoutError
-from tests.apps.auction.saleroom import Saleroom, lot
+from broadloom.errors import OrderTimeoutError, QuotaExceededError
+from broadloom.order import Entry, Epoch
+from tests.apps.auction.saleroom import TICKETS_END, Saleroom, lot
+from tests.channel.joined import QUICK, unique_name
 from tests.support import eventually
 
 
@@ -55,6 +61,14 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         carl.channel.abort()
         auctioneer = next(each for each in notaries if each.is_auctioneer)
         auctioneer.channel.abort()
+        submit, failures = anna._order.submit, [QuotaExceededError("later")]
+
+        async def submit_later(data: bytes, **options: Any) -> Any:
+            if b'"action":"reveal"' in data and failures:
+                raise failures.pop()
+            return await submit(data, **options)
+
+        anna._order.submit = submit_later  # type: ignore[method-assign]
         assert (await ben.bid("sealed", 20)).auctioneer != auctioneer.name
         await saleroom.open("carl", sealed_bids=tmp_path / "carl.bids")
         lowered = await saleroom.hurry(ben, auction.Lowered, lot_id="tulips")
@@ -63,6 +77,7 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         assert (tulips.winner, tulips.price) == ("ben", Decimal(25))
         sealed = await saleroom.hurry(anna, auction.Sold, lot_id="sealed")
         assert (sealed.winner, sealed.price) == ("carl", Decimal("25.50"))
+        assert not failures, "the reveal was tried again"
         receipt.check(ben.ledger)
         await seller.offer(lot("english", "late"))
         await eventually(lambda: "late" in anna.sales)
@@ -72,3 +87,51 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
             await anna.bid("late", 10, timeout_s=2.0)
         await eventually(lambda: anna.stalled == "1 of 3 notaries are here, and 2 are needed")
         assert not anna.sales["late"].offers
+
+
+async def test_stalled_call_does_not_hold_up_other_lots_and_a_wrong_answer_leads_to_the_next_notary(
+    tmp_path: Path,
+) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        notaries = await saleroom.notaries()
+        seller, anna = await saleroom.open("seller"), await saleroom.open("anna")
+        await seller.offer(lot("dutch", "first", start="30"))
+        await seller.offer(lot("dutch", "second", start="30"))
+        auctioneer = next(each for each in notaries if each.is_auctioneer)
+        submit, is_stalled = auctioneer._order.submit, asyncio.Event()
+
+        async def stall_first(data: bytes, **options: Any) -> Any:
+            if b'"lot":"first"' in data:
+                is_stalled.set()
+                await asyncio.Event().wait()
+            return await submit(data, **options)
+
+        auctioneer._order.submit = stall_first  # type: ignore[method-assign]
+        await saleroom.hurry(anna, auction.Lowered, lot_id="second")
+        assert is_stalled.is_set()
+        assert not any(isinstance(each, auction.Lowered) and each.lot == "first" for each in anna.entries)
+
+        auctioneer._layer.on_request(lambda _request: b"{}")
+        receipt = await anna.bid("second", 30)
+        assert receipt.auctioneer != auctioneer.name
+
+
+async def test_room_whose_reader_has_failed_ends_with_the_reason() -> None:
+    name = unique_name()
+    ticket = Authority.generate().issue_ticket("anna", Role.PRODUCER, TICKETS_END)
+    channel = await broadloom.connect(name, ticket=ticket, settings=QUICK)
+    try:
+        async with auction.Room(channel) as room:
+
+            def fail(*_arguments: Any) -> Any:
+                raise RuntimeError("a fault")
+
+            room.ledger.apply = fail  # type: ignore[method-assign, assignment]
+            room._order._deliver(Entry(1, Epoch(1, channel.peer_id), channel.peer_id, b"", is_final=True))
+            with pytest.raises(auction.AuctionError, match="a fault"):
+                async for _ in room:
+                    pass
+            with pytest.raises(auction.AuctionError, match="a fault"):
+                await room.wait_until_current()
+    finally:
+        channel.abort()

@@ -167,14 +167,33 @@ def test_next_auctioneer_continues_where_the_last_one_stopped() -> None:
     end_s = ledger.sale("lot-1").lot.end_s
     first, second = Auctioneer(ledger), Auctioneer(ledger)
     assert first.due(end_s - 1) == second.due(end_s - 1) == []
-    assert first.due(end_s) == [("lot-1", Action.GOING)]
+    assert calls(first, end_s) == [("lot-1", Action.GOING)]
     ledger.call(Action.GOING)
     assert second.due(end_s + 1) == []
-    assert second.due(end_s + 6) == [("lot-1", Action.GOING)]
+    assert calls(second, end_s + 6) == [("lot-1", Action.GOING)]
     ledger.bid("anna", 20)
     assert second.due(end_s + 7) == []
     assert second.due(end_s + 36) == []
-    assert second.due(end_s + 37) == [("lot-1", Action.GOING)]
+    assert calls(second, end_s + 37) == [("lot-1", Action.GOING)]
+
+
+def calls(auctioneer: Auctioneer, now_s: float) -> list[tuple[str, Action]]:
+    return [(each.lot, each.action) for each in auctioneer.due(now_s)]
+
+
+def test_call_is_void_if_a_bid_came_after_it_was_decided() -> None:
+    """Otherwise a bid that overtakes the call would not be followed by the extension."""
+    ledger = HandLedger()
+    ledger.open("english", call_s=5, extension_s=30)
+    ledger.bid("anna", 20)
+    auctioneer, end_s = Auctioneer(ledger), ledger.sale("lot-1").lot.end_s
+    auctioneer.due(end_s)
+    [call] = auctioneer.due(end_s + 30)
+    ledger.bid("ben", 30)
+    with pytest.raises(ClosedError, match="has changed"):
+        ledger.say("notary-1", call.action, call.lot, after=call.after, chain=call.chain)
+    assert auctioneer.due(end_s + 31) == []
+    assert calls(auctioneer, end_s + 61) == [("lot-1", Action.GOING)]
 
 
 AMOUNTS = st.decimals("0.0001", "999999999", allow_nan=False, places=4)

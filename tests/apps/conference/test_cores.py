@@ -17,6 +17,7 @@ from broadloom.apps.conference.actions import (
     Arrive,
     ClosePoll,
     HandOver,
+    Leave,
     OpenPoll,
     ReleaseFloor,
     ReportGone,
@@ -114,6 +115,14 @@ def test_floor_goes_to_the_next_in_the_queue_in_the_order_of_requests() -> None:
     floor.release(ANNA)
     floor.release(BEN)
     assert (floor.holder, floor.term) == (None, 4)
+
+
+def test_floor_is_not_handed_to_a_participant_that_has_left() -> None:
+    begin = (ANNA, Arrive("Anna")), (BEN, Arrive("Ben")), (ANNA, RequestFloor())
+    state, done = state_after(*begin, (BEN, Leave()), (ANNA, HandOver(BEN)))
+    assert (state.floor.holder, done[-1]) == (ANNA, False)
+    state, _ = state_after(*begin, (ANNA, HandOver(BEN)), (ANNA, TakeBack()), (ANNA, Leave()))
+    assert (state.floor.holder, state.floor.lender, state.floor.is_recalled) == (BEN, None, False)
 
 
 def test_report_that_did_not_know_the_last_action_of_the_leader_is_obsolete() -> None:

@@ -88,6 +88,31 @@ async def test_floor_is_handed_over_and_taken_back() -> None:
             await ben.take_back()
 
 
+async def test_canceled_wait_for_the_floor_leaves_the_queue() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.request_floor()
+        waiting = asyncio.create_task(ben.floor().__aenter__())
+        await eventually(lambda: ben.me in anna.state.floor.queue)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await agree([anna, ben])
+        assert not anna.state.floor.queue
+
+
+async def test_meeting_whose_reader_has_failed_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+
+        def fail(*_arguments: Any) -> None:
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(anna._core, "on_entry", fail)
+        with pytest.raises(ConferenceError, match="a fault"):
+            await anna.load("rib-4")
+        with pytest.raises(ConferenceError, match="a fault"):
+            await anna.raise_hand()
+
+
 async def test_floor_is_free_after_its_holder_died() -> None:
     async with meeting_of("Anna", "Ben", "Carla") as (anna, ben, carla):
         await ben.request_floor()

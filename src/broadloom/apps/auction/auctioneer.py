@@ -4,10 +4,23 @@ It decides only when a call is submitted. What a call does is decided by its pla
 an auction shorter or longer, and never gives two winners.
 """
 
+from typing import NamedTuple
+
 from broadloom.apps.auction.ledger import Ledger
 from broadloom.apps.auction.lot import Kind
 from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.statements import Action
+
+
+class Call(NamedTuple):
+    """A call that is due, with the list as it was when that was decided: a bid that comes before the call is ordered
+    makes the call void."""
+
+    lot: str
+    action: Action
+    after: int
+    """The number of the last entry."""
+    chain: str
 
 
 class Auctioneer:
@@ -16,9 +29,10 @@ class Auctioneer:
         self._seen: dict[str, tuple[int, float]] = {}
         """For each lot that is not over: its last change, and when this program saw it."""
 
-    def due(self, now_s: float) -> list[tuple[str, Action]]:
+    def due(self, now_s: float) -> list[Call]:
         """The calls that are due now. Calling this again before they are in the list gives them again."""
         found = []
+        after, chain = self._ledger.number, self._ledger.chain.hex()
         sales = {lot: sale for lot, sale in self._ledger.sales.items() if not sale.is_over}
         self._seen = {lot: seen for lot, seen in self._seen.items() if lot in sales}
         for lot, sale in sales.items():
@@ -27,7 +41,7 @@ class Auctioneer:
             if self._seen.get(lot, (-1, 0.0))[0] != mark:
                 self._seen[lot] = mark, now_s
             if now_s >= max(sale.lot.end_s, self._seen[lot][1] + _pause_s(sale)) or sale.phase is Phase.TAKEN:
-                found += [(lot, action) for action in sale.possible_calls]
+                found += [Call(lot, action, after, chain) for action in sale.possible_calls]
         return found
 
 

@@ -54,6 +54,8 @@ class Ledger:
         self.by_number: dict[int, Outcome] = {}
         self.contradictions: list[int] = []
         """Calls that name another chain than ours. There are none unless a log was altered, or a notary lies."""
+        self._signed: dict[str, int] = {}
+        """By notary: the last entry up to which its calls have named our chain."""
         self.chain = sha256(CHAIN_PREFIX + "\0".join((auction, *self.notaries)).encode()).digest()
         self._chains = {0: self.chain}
 
@@ -61,6 +63,22 @@ class Ledger:
     def number(self) -> int:
         """Of the last entry."""
         return self.records[-1].number if self.records else 0
+
+    @property
+    def signed_up_to(self) -> int:
+        """The last entry that a call of a notary covers. What follows may be incomplete."""
+        return max(self._signed.values(), default=0)
+
+    @property
+    def disputed(self) -> Outcome | None:
+        """The first call that names another chain, unless another notary has signed our list beyond that call: then the
+        author of the call lies."""
+        for number in self.contradictions:
+            outcome = self.by_number[number]
+            author = outcome.said.author
+            if not any(signed >= number for notary, signed in self._signed.items() if notary != author):
+                return outcome
+        return None
 
     def chain_at(self, number: int) -> str:
         """The hash chain up to this entry; empty if there is none with this number."""
@@ -128,6 +146,7 @@ class Ledger:
         if self.chain_at(statement.after) != statement.chain or statement.after >= number:
             self.contradictions.append(number)
             raise InvalidError(f"{author} signed another list than this one, up to entry {statement.after}")
+        self._signed[author] = max(statement.after, self._signed.get(author, 0))
         sale = self.sale(statement.lot)
         if sale.changed_at > statement.after:
             raise ClosedError(f"{statement.lot} has changed since {author} looked at it")

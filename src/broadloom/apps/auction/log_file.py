@@ -78,19 +78,13 @@ def read_log(path: Path, authority: x509.Certificate | None = None) -> tuple[Led
             ledger.apply(line["number"], base64.b64decode(line["entry"], validate=True))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise AlteredLogError(f"{path}: line {number} is damaged, or not in order") from None
-        if ledger.contradictions:
-            said = ledger.by_number[ledger.contradictions[0]].said
-            raise AlteredLogError(
-                f"{path} was altered: {said.author} has signed another list up to entry {said.statement.after}, or "
-                "lies; compare it with the log of another member"
-            )
+    if (disputed := ledger.disputed) is not None:
+        author, statement = disputed.said
+        raise AlteredLogError(
+            f"{path} was altered: {author} has signed another list up to entry {statement.after}, or lies, and no "
+            "other notary has signed this list later; compare it with the log of another member"
+        )
     return ledger, fingerprint_of(key)
-
-
-def signed_up_to(ledger: Ledger) -> int:
-    """The last entry that a call of an auctioneer covers. What follows may be incomplete."""
-    calls = [each.said.statement for each in ledger.by_number.values() if each.said.statement.action.is_call]
-    return max((each.after for each in calls), default=0)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -5,7 +5,7 @@ import base64
 import json
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from broadloom.apps.auction.errors import AlteredLogError, AuctionError
 from broadloom.apps.auction.ledger import Ledger
@@ -36,18 +36,16 @@ class Receipt:
     @classmethod
     def of(cls, ledger: Ledger, number: int, signer: Signer, at_ms: int) -> "Receipt":
         """Raises `AuctionError` if there is no accepted bid with this number."""
-        outcome = ledger.by_number.get(number)
-        if outcome is None or outcome.said.statement.action is not Action.BID or outcome.error is not None:
+        bid = _bid_at(ledger, number)
+        if bid is None:
             raise AuctionError(f"entry {number} is not an accepted bid")
-        lot = outcome.said.statement.lot
-        amount = ledger.sale(lot).offers[number].amount if outcome.said.statement.amount is not None else None
         receipt = cls(
             auction=ledger.auction,
             number=number,
             chain=ledger.chain_at(number),
-            lot=lot,
-            bidder=outcome.said.author,
-            amount=amount_text(amount) if amount is not None else "",
+            lot=bid.lot,
+            bidder=bid.bidder,
+            amount=bid.amount,
             auctioneer=signer.name,
             at_ms=at_ms,
         )
@@ -55,7 +53,8 @@ class Receipt:
         return cls(**{**asdict(receipt), **dict(zip(_PROOF, (_base64(each) for each in proof), strict=True))})
 
     def check(self, ledger: Ledger) -> None:
-        """Raises `AlteredLogError` if it is not signed by a notary, or if the list is not the one that was signed."""
+        """Raises `AlteredLogError` if it is not signed by a notary, if the list is not the one that was signed, or if
+        that list has another bid at this place."""
         try:
             credential, signature = (
                 base64.b64decode(each, validate=True) for each in (self.credential, self.signature)
@@ -69,6 +68,11 @@ class Receipt:
             raise AlteredLogError(
                 f"the log does not have the bid of {self.bidder} for {self.lot} as entry {self.number}, for which "
                 f"{self.auctioneer} has signed: get the log from another member"
+            )
+        if _bid_at(ledger, self.number) != (self.lot, self.bidder, self.amount):
+            raise AlteredLogError(
+                f"{self.auctioneer} has signed a receipt that is not true: entry {self.number} of {ledger.auction} is "
+                f"not this bid of {self.bidder} for {self.lot}"
             )
 
     def _signed_data(self) -> bytes:
@@ -89,6 +93,22 @@ class Receipt:
             return cls(**values)
         except (AttributeError, KeyError, TypeError, RecursionError, UnicodeDecodeError):
             raise ValueError("not a receipt") from None
+
+
+class _AcceptedBid(NamedTuple):
+    lot: str
+    bidder: str
+    amount: str
+
+
+def _bid_at(ledger: Ledger, number: int) -> _AcceptedBid | None:
+    """None if this entry is not an accepted bid."""
+    outcome = ledger.by_number.get(number)
+    if outcome is None or outcome.said.statement.action is not Action.BID or outcome.error is not None:
+        return None
+    author, statement = outcome.said
+    amount = ledger.sale(statement.lot).offers[number].amount if statement.amount is not None else None
+    return _AcceptedBid(statement.lot, author, amount_text(amount) if amount is not None else "")
 
 
 def _base64(data: bytes) -> str:

@@ -12,15 +12,15 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import broadloom
-from broadloom.apps.auction.auctioneer import Auctioneer
+from broadloom.apps.auction.auctioneer import Auctioneer, Call
 from broadloom.apps.auction.entries import AuctionEntry, Unsealed
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
 from broadloom.apps.auction.ledger import Ledger, Outcome
@@ -31,7 +31,15 @@ from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
-from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError, RefusedError, RequestError
+from broadloom.errors import (
+    BroadloomError,
+    NotConnectedError,
+    NotPermittedError,
+    NotSentError,
+    OrderTimeoutError,
+    RefusedError,
+    RequestError,
+)
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
 from broadloom.order.settings import VOTERS
 from broadloom.protocol.events import Batch
@@ -43,6 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broadloom")
 
+Answer = TypeVar("Answer")
+
 LAYER = "Au"
 """Requests to notaries. A notary has this layer, so that the roster shows where to ask."""
 CONVERSATION = "auction"
@@ -51,9 +61,12 @@ ORDER = OrderSettings(log_bytes_max=256 << 20)
 TIMEOUT_S = 15.0
 ANSWER_S = 3.0
 """Time for one notary to answer."""
+REVEAL_RETRY_S = 0.5
 ROSTER_S = 5.0
 TICK_S = 0.1
 """How often the auctioneer looks at the clock."""
+CALLS_MAX = 256
+"""Calls that an auctioneer has under way at a time, one for each lot."""
 
 
 def notary_names(notaries: int | Sequence[str]) -> tuple[str, ...]:
@@ -101,6 +114,8 @@ class Room:
         self._settings = order_settings or ORDER
         self._now = now
         self._tasks: set[asyncio.Task[None]] = set()
+        self._called: set[str] = set()
+        """Lots with a call of ours under way."""
         self._changed = asyncio.Event()
         self._end_reason: BroadloomError | None = None
 
@@ -148,10 +163,10 @@ class Room:
             self._layer.close()
             raise
         self._order.on_event(self._on_order_event)
-        self._start(self._read())
+        self._start(self._read)
         if self.is_notary:
             self._layer.on_request(self._on_request)
-            self._start(self._call())
+            self._start(self._call)
         return self
 
     async def __aexit__(
@@ -164,27 +179,34 @@ class Room:
         await self._order.aclose()
         self._layer.close()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        task = asyncio.create_task(self._guarded(work, *arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """A room in which a task has failed ends with the reason, instead of standing still."""
+        try:
+            await work(*arguments)
+        except BroadloomError as problem:
+            self._end(problem)
+        except Exception as problem:
+            log.exception("%s: the auction cannot continue in this program", self.channel.name)
+            self._end(AuctionError(f"{self.channel.name}: the auction cannot continue in this program: {problem!r}"))
 
     # -- the list
 
     async def _read(self) -> None:
-        try:
-            while True:
-                item = await self._order.receive()
-                if not isinstance(item, Entry):
-                    raise AuctionError(f"{self.channel.name}: no member has the beginning of the list any more")
-                found = self.ledger.apply(item.index, item.data)
-                self.entries += found
-                self._wake()
-                for entry in found:
-                    if isinstance(entry, Unsealed):
-                        self._start_reveal(self.sales[entry.lot])
-        except BroadloomError as problem:
-            self._end(problem)
+        while True:
+            item = await self._order.receive()
+            if not isinstance(item, Entry):
+                raise AuctionError(f"{self.channel.name}: no member has the beginning of the list any more")
+            found = self.ledger.apply(item.index, item.data)
+            self.entries += found
+            self._wake()
+            for entry in found:
+                if isinstance(entry, Unsealed):
+                    self._start(self._reveal, self.sales[entry.lot])
 
     def _on_order_event(self, event: OrderEvent) -> None:
         if isinstance(event, Diverged):
@@ -224,7 +246,7 @@ class Room:
         """Wait until this program knows the list as far as the auctioneer does now. Raises `TimeoutError`."""
         try:
             async with asyncio.timeout(timeout_s):
-                number = json.loads(await self._ask({"ask": "number"}))["number"]
+                number = await self._ask({"ask": "number"}, _parse_number)
                 await self._wait_until(lambda: self.ledger.number >= number)
         except TimeoutError:
             raise TimeoutError(
@@ -271,13 +293,17 @@ class Room:
 
     async def receipt(self, number: int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
         """The receipt for an accepted bid. Any notary signs it, because the list is final."""
+
+        def parse(data: bytes) -> Receipt:
+            receipt = Receipt.decode(data)
+            if receipt.number != number:
+                raise ValueError(f"a receipt for entry {receipt.number}")
+            receipt.check(self.ledger)
+            return receipt
+
         try:
             async with asyncio.timeout(timeout_s):
-                while True:
-                    receipt = Receipt.decode(await self._ask({"ask": "receipt", "number": number}))
-                    if receipt.number == number:
-                        receipt.check(self.ledger)
-                        return receipt
+                return await self._ask({"ask": "receipt", "number": number}, parse)
         except TimeoutError:
             raise NoReceiptError(
                 f"{self.channel.name}: the bid is in the list as number {number}, but no notary has signed a receipt "
@@ -288,8 +314,17 @@ class Room:
         """Submit a statement, and wait for its outcome. Raises the `AuctionError` for which it had no effect."""
         at_ms = int(self._now() * 1000)
         statement = Statement(action=action, id=secrets.token_hex(16), at_ms=at_ms, lot=lot, **fields)
-        placed = await self._order.submit(signed(statement, self._signer), timeout_s=timeout_s)
-        await self._wait_until(lambda: self.ledger.number >= placed.index)
+        try:
+            async with asyncio.timeout(timeout_s):
+                placed = await self._order.submit(signed(statement, self._signer), timeout_s=timeout_s)
+                await self._wait_until(lambda: self.ledger.number >= placed.index)
+        except OrderTimeoutError:
+            raise
+        except TimeoutError:
+            raise OrderTimeoutError(
+                f"{self.channel.name}: not in the list within {timeout_s:g} s. It may still be accepted: look before "
+                "you repeat it"
+            ) from None
         outcome = self.ledger.outcomes.get((self.name, statement.id))
         if outcome is None:
             raise AuctionError(
@@ -299,27 +334,23 @@ class Room:
             raise type(outcome.error)(str(outcome.error))
         return outcome
 
-    def _start_reveal(self, sale: Sale) -> None:
-        """Reveal our sealed bid, if we have made one."""
-        offer = sale.offer_of(self.name)
-        bid = self._sealed_bids.get(offer.commitment) if offer is not None else None
-        if bid is not None:
-            self._start(self._reveal(sale, bid))
-
-    async def _reveal(self, sale: Sale, bid: SealedBid) -> None:
-        while sale.phase is Phase.REVEAL and not self._is_revealed(sale):
-            try:
-                await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
+    async def _reveal(self, sale: Sale) -> None:
+        """Reveal our sealed bid, if we have made one, as often as it takes: a second reveal has no effect."""
+        while self._end_reason is None and sale.phase is Phase.REVEAL:
+            offer = sale.offer_of(self.name)
+            if offer is None or offer.amount is not None:
                 return
-            except OrderTimeoutError:
-                continue  # it may still be ordered, and a second one has no effect
-            except BroadloomError as problem:
+            try:
+                bid = self._sealed_bids.get(offer.commitment)
+                if bid is None:
+                    return
+                await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
+            except (AuctionError, NotPermittedError, NotSentError) as problem:  # the next attempt would fail as well
                 log.warning("%s: the bid for %s was not revealed: %s", self.channel.name, sale.lot.id, problem)
                 return
-
-    def _is_revealed(self, sale: Sale) -> bool:
-        offer = sale.offer_of(self.name)
-        return offer is not None and offer.amount is not None
+            except (BroadloomError, OSError) as problem:
+                log.warning("%s: the bid for %s is not revealed yet: %s", self.channel.name, sale.lot.id, problem)
+                await asyncio.sleep(REVEAL_RETRY_S)
 
     # -- notaries
 
@@ -336,16 +367,19 @@ class Room:
         ]
         return sorted(found, key=lambda each: epoch is None or each.peer_id != epoch.sequencer)
 
-    async def _ask(self, question: dict[str, Any]) -> bytes:
-        """Ask one notary after the other, until one answers."""
+    async def _ask(self, question: dict[str, Any], parse: Callable[[bytes], Answer]) -> Answer:
+        """Ask one notary after the other, until one gives an answer that `parse` accepts."""
         while True:
             if self._end_reason is not None:
                 raise self._end_reason
             for notary in self._notaries_here():
                 try:
-                    return (await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)).data
+                    reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
+                    return parse(reply.data)
                 except RequestError:
                     continue
+                except (AuctionError, ValueError) as problem:
+                    log.warning("%s: a wrong answer of %s: %s", self.channel.name, notary.name, problem)
             await asyncio.sleep(TICK_S)
 
     async def _on_request(self, request: "DirectRequest") -> bytes:
@@ -364,17 +398,20 @@ class Room:
     async def _call(self) -> None:
         auctioneer = Auctioneer(self.ledger)
         while self._end_reason is None:
-            for lot, action in auctioneer.due(self._now()):
-                if not self._order.is_sequencer:
-                    break
-                try:
-                    seen = {"after": self.ledger.number, "chain": self.ledger.chain.hex()}
-                    await self._say(action, lot, TIMEOUT_S, **seen)
-                except (AuctionError, OrderTimeoutError) as problem:
-                    log.debug("%s: %s %s: %s", self.channel.name, action, lot, problem)
-                except BroadloomError:
-                    return
+            for call in auctioneer.due(self._now()):
+                if self._order.is_sequencer and call.lot not in self._called and len(self._called) < CALLS_MAX:
+                    self._called.add(call.lot)
+                    self._start(self._submit, call)
             await asyncio.sleep(TICK_S)
+
+    async def _submit(self, call: Call) -> None:
+        """A call that fails is due again. If both are ordered, the second one has no effect."""
+        try:
+            await self._say(call.action, call.lot, TIMEOUT_S, after=call.after, chain=call.chain)
+        except BroadloomError as problem:
+            log.debug("%s: %s %s: %s", self.channel.name, call.action, call.lot, problem)
+        finally:
+            self._called.discard(call.lot)
 
 
 @asynccontextmanager
@@ -390,13 +427,20 @@ async def open(
 ) -> AsyncIterator[Room]:
     """Join an auction: `async with auction.open("auction/books-7", ticket="anna.ticket") as room`.
 
-    The name on the ticket is that of the bidder. Further options are those of `broadloom.connect`, as `bootstrap`.
+    The name on the ticket is that of the bidder. Further options are those of `broadloom.connect`, such as `bootstrap`.
     """
     async with (
         broadloom.connect(channel, ticket=ticket, **options) as joined,
         Room(joined, notaries=notaries, store=store, sealed_bids=sealed_bids, order_settings=order_settings) as room,
     ):
         yield room
+
+
+def _parse_number(data: bytes) -> int:
+    match json.loads(data):
+        case {"number": int(number)}:
+            return number
+    raise ValueError("not a number")
 
 
 def _ignore(_batch: Batch) -> None:

@@ -30,6 +30,12 @@ class Floor:
         if author == self.holder:
             self._pass_on()
 
+    def leave(self, author: int) -> None:
+        """As `release`; and a lender that has left cannot take the floor back."""
+        if author == self.lender:
+            self.lender, self.is_recalled = None, False
+        self.release(author)
+
     def hand_over(self, author: int, to: int) -> None:
         if author == self.holder and to != author:
             self.queue.pop(to, None)

@@ -8,7 +8,7 @@ async with conference.join("review/wing-7", name="Anna") as meeting:
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import broadloom
@@ -35,6 +35,7 @@ from broadloom.apps.conference.actions import (
 from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError, NotLeaderError
 from broadloom.apps.conference.participation import TIMEOUT_S, Participation
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
+from broadloom.errors import BroadloomError
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
 
@@ -136,16 +137,21 @@ class Meeting(Participation):
     @asynccontextmanager
     async def floor(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[Self]:
         """Lead while the block runs. Raises `FloorTimeoutError`."""
-        await self.request_floor()
         try:
+            await self.request_floor()
             async with asyncio.timeout(timeout_s):
                 await self._wait_until(lambda: self.is_leader)
-        except TimeoutError:
+        except BaseException as problem:
             holder = self.name_of(self.leader) if self.leader is not None else "nobody"
-            await self.release_floor()
-            raise FloorTimeoutError(
-                f"the floor was not free within {timeout_s:g} s: {holder} has it. Wait longer, or raise your hand"
-            ) from None
+            if self._end_reason is None:  # otherwise this program would lead later, without knowing it
+                with suppress(BroadloomError):
+                    await self.release_floor()
+            if isinstance(problem, TimeoutError):
+                text = (
+                    f"the floor was not free within {timeout_s:g} s: {holder} has it. Wait longer, or raise your hand"
+                )
+                raise FloorTimeoutError(text) from None
+            raise
         try:
             yield self
         finally:
@@ -161,7 +167,7 @@ class Meeting(Participation):
         self._own_viewpoint = self._shown = checked
         if self._rest_timer is not None:
             self._rest_timer.cancel()
-        self._rest_timer = asyncio.get_running_loop().call_later(REST_S, lambda: self._start(self._order_view()))
+        self._rest_timer = asyncio.get_running_loop().call_later(REST_S, self._start, self._order_view)
         await self._layer.broadcast(live.encode(live.LiveView(self.state.floor.term, checked)))
 
     async def _order_view(self) -> None:

@@ -15,7 +15,7 @@ from broadloom.apps.conference.errors import ConferenceError, MeetingFullError
 from broadloom.apps.conference.state import MeetingState
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.errors import BroadloomError, NotConnectedError, NotPermittedError, OrderTimeoutError
-from broadloom.order import Entry, Order, OrderEvent, OrderSettings, Rewound, Skipped
+from broadloom.order import Entry, Order, OrderEvent, OrderItem, OrderSettings, Rewound, Skipped
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.wire import PeerId
 
@@ -86,7 +86,7 @@ class Participation:
                 self._order = Order(self.channel, CONVERSATION, mode="available", from_index=1, settings=SETTINGS)
                 self._cleanups.append(self._order.on_event(self._on_order_event))
                 self._cleanups.append(self.channel.on_event(self._on_channel_event))
-                self._start(self._read())
+                self._start(self._read)
                 await self._arrive()
         except TimeoutError:
             await self._close()
@@ -198,22 +198,25 @@ class Participation:
     async def _read(self) -> None:
         try:
             async for item in self._order:
-                match item:
-                    case Entry():
-                        done = self._core.on_entry(item, self._now())
-                        self._applied = item.index
-                        if done is not None and done.author == self.me:
-                            self._own_applied = max(self._own_applied, done.sent.number)
-                        self._on_change(done)
-                    case Rewound():
-                        self._core.on_rewound(item, self._now())
-                        self._on_change(item)
-                    case Skipped(first, last):
-                        text = f"entries {first} to {last} of this meeting are gone: start another one"
-                        raise ConferenceError(f"{self.channel.name}: {text}")
+                self._on_item(item)
             self._end(NotConnectedError(f"{self.channel.name}: the channel was left"))
         except BroadloomError as problem:
             self._end(problem)
+
+    def _on_item(self, item: OrderItem) -> None:
+        match item:
+            case Entry():
+                done = self._core.on_entry(item, self._now())
+                self._applied = item.index
+                if done is not None and done.author == self.me:
+                    self._own_applied = max(self._own_applied, done.sent.number)
+                self._on_change(done)
+            case Rewound():
+                self._core.on_rewound(item, self._now())
+                self._on_change(item)
+            case Skipped(first, last):
+                text = f"entries {first} to {last} of this meeting are gone: start another one"
+                raise ConferenceError(f"{self.channel.name}: {text}")
 
     def _on_change(self, event: MeetingEvent | None) -> None:
         if event is not None:
@@ -245,20 +248,24 @@ class Participation:
             is_present=lambda peer_id: self.channel.member(PeerId(peer_id)) is not None,
         )
         for action in duties.actions:
-            self._start(self._do(action))
+            self._start(self._do, action)
         if duties.again_in_s is not None:
             self._check_timer = asyncio.get_running_loop().call_later(duties.again_in_s, self._check_duties)
 
-    def _start(self, work: Awaitable[object]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
+    def _start(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work, *arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Awaitable[object]) -> None:
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """A meeting in which something unexpected fails ends with the reason, instead of standing still."""
         try:
-            await work
+            await work(*arguments)
         except BroadloomError as problem:
             log.debug("%s: %s", self.channel.name, problem)
+        except Exception as problem:
+            log.exception("%s: the meeting cannot continue in this program", self.channel.name)
+            self._end(ConferenceError(f"{self.channel.name}: the meeting cannot continue in this program: {problem!r}"))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

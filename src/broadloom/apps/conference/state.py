@@ -138,7 +138,7 @@ class MeetingState:
                     return False
                 self.attendees[author] = replace(self.attendees[author], left_ms=at_ms)
                 self.hands.pop(author, None)
-                floor.release(author)
+                floor.leave(author)
             case RaiseHand(is_up):
                 self.hands.pop(author, None)
                 if is_up:
@@ -148,7 +148,7 @@ class MeetingState:
             case ReleaseFloor():
                 floor.release(author)
             case HandOver(to):
-                if not is_leader or to not in self.attendees:
+                if not is_leader or to not in self.attendees or self.attendees[to].left_ms is not None:
                     return False
                 floor.hand_over(author, to)
             case TakeBack():
