@@ -270,6 +270,7 @@ def verify(
     receipt: Annotated[
         list[Path] | None, option("The log must have the bid of this receipt; repeatable.", "FILE")
     ] = None,
+    notaries: NotariesOption = 3,
     json: JsonOption = False,
 ) -> None:
     """Repeat an auction from its log, and name winners and prices.
@@ -284,7 +285,8 @@ def verify(
     from broadloom.security import Ticket
 
     authority = Ticket.load(ticket).authority if ticket is not None else None
-    ledger, fingerprint = read_log(file, authority)
+    with usage_errors():
+        ledger, fingerprint = read_log(file, authority, notaries)
     for path in receipt or ():
         with usage_errors(f"{path} is "):
             found = Receipt.decode(path.read_bytes())

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom.apps.auction import Receipt, Room
-from broadloom.apps.auction.room import NOTARIES, notary_names
+from broadloom.apps.auction.ledger import notary_names
+from broadloom.apps.auction.room import NOTARIES
 from broadloom.web.error_messages import describe_error
 
 if TYPE_CHECKING:

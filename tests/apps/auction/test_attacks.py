@@ -183,8 +183,13 @@ def _other_notaries(lines: Lines) -> Lines:
     return [{**lines[0], "notaries": ["notary-1", "mallory", "notary-3"]}, *lines[1:]]
 
 
+def _without_notaries(lines: Lines) -> Lines:
+    """None of the calls counts."""
+    return [{**lines[0], "notaries": "abc"}, *lines[1:]]
+
+
 @pytest.mark.parametrize(
-    "alter", [_without(2), _without(3), _renumbered, _swapped, _changed, _inserted, _other_notaries]
+    "alter", [_without(2), _without(3), _renumbered, _swapped, _changed, _inserted, _other_notaries, _without_notaries]
 )
 def test_altered_log_is_found(alter: Callable[[Lines], Lines], tmp_path: Path) -> None:
     path = tmp_path / "auction.log"

@@ -19,11 +19,21 @@ from broadloom.apps.auction.errors import AuctionError, ClosedError, InvalidErro
 from broadloom.apps.auction.lot import Lot
 from broadloom.apps.auction.sale import Sale
 from broadloom.apps.auction.statements import Action, Said, Statement, Verify, verified
+from broadloom.order.settings import VOTERS
 
 ENTRIES_MAX = 60_000
 """Later entries have no effect, apart from calls: the order keeps 65,536 for newcomers."""
 LOTS_MAX = 5_000
 CHAIN_PREFIX = b"broadloom auction\0"
+
+
+def notary_names(notaries: int | Sequence[str]) -> tuple[str, ...]:
+    """The names on the tickets of the notaries: by default notary-1, notary-2, notary-3. Raises `ValueError`."""
+    numbers = range(1, notaries + 1) if isinstance(notaries, int) else ()
+    names = tuple(f"notary-{number}" for number in numbers) or tuple(sorted(notaries))  # type: ignore[arg-type]
+    if len(set(names)) not in VOTERS:
+        raise ValueError(f"notaries={notaries!r}: an auction has {', '.join(map(str, VOTERS))} of them")
+    return names
 
 
 class Record(NamedTuple):

@@ -6,7 +6,7 @@ with its author's signature. Nothing in it has to be trusted but the authority.
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broadloom.apps.auction.errors import AlteredLogError
-from broadloom.apps.auction.ledger import Ledger
+from broadloom.apps.auction.ledger import Ledger, notary_names
 from broadloom.apps.auction.statements import Verify
 from broadloom.protocol import ChannelName
 from broadloom.security.authority import is_for_channel
@@ -55,16 +55,19 @@ def write_log(path: Path, ledger: Ledger, authority: x509.Certificate) -> None:
     replace_public(path, "".join(f"{json.dumps(each)}\n" for each in lines).encode())
 
 
-def read_log(path: Path, authority: x509.Certificate | None = None) -> tuple[Ledger, str]:
+def read_log(
+    path: Path, authority: x509.Certificate | None = None, notaries: int | Sequence[str] = 3
+) -> tuple[Ledger, str]:
     """Repeat an auction. Returns its ledger, and the fingerprint of its authority. Raises `AlteredLogError` if the log
-    is not what the auctioneers have signed, or not of this authority, and `OSError`."""
+    is not what the auctioneers have signed, or not of this authority or these notaries, and `OSError`."""
+    names = notary_names(notaries)
     lines = _lines(path)
     try:
         number, head = next(lines)
-        auction, notaries = head["auction"], head["notaries"]
+        auction, found_names = head["auction"], tuple(head["notaries"])
         found = x509.load_der_x509_certificate(base64.b64decode(head["authority"], validate=True))
         key = found.public_key()
-        if head["version"] != VERSION or not all(isinstance(each, str) for each in notaries):
+        if head["version"] != VERSION or not all(isinstance(each, str) for each in found_names):
             raise ValueError("another version")
         if not isinstance(key, Ed25519PublicKey) or not is_for_channel(found, ChannelName.parse(auction).id):
             raise ValueError("another channel")
@@ -72,7 +75,12 @@ def read_log(path: Path, authority: x509.Certificate | None = None) -> tuple[Led
         raise AlteredLogError(f"{path} is not the log of an auction: `broadloom auction export` writes one") from None
     if authority is not None and found != authority:
         raise AlteredLogError(f"{path} is not of the authority that issued your ticket: its results mean nothing")
-    ledger = Ledger(auction, notaries, verifier(found, auction))
+    if found_names != names:
+        raise AlteredLogError(
+            f"{path} names {len(found_names)} notaries, {', '.join(map(repr, found_names[:9]))}, where "
+            f"{', '.join(names)} are expected: if the auction has another number of them, give it"
+        )
+    ledger = Ledger(auction, names, verifier(found, auction))
     for number, line in lines:
         try:
             ledger.apply(line["number"], base64.b64decode(line["entry"], validate=True))

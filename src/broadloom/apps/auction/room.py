@@ -23,7 +23,7 @@ import broadloom
 from broadloom.apps.auction.auctioneer import Auctioneer, Call
 from broadloom.apps.auction.entries import AuctionEntry, Unsealed
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
-from broadloom.apps.auction.ledger import Ledger, Outcome
+from broadloom.apps.auction.ledger import Ledger, Outcome, notary_names
 from broadloom.apps.auction.log_file import verifier, write_log
 from broadloom.apps.auction.lot import Lot, amount_text, parse_amount
 from broadloom.apps.auction.receipt import Receipt
@@ -41,7 +41,6 @@ from broadloom.errors import (
     RequestError,
 )
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
-from broadloom.order.settings import VOTERS
 from broadloom.protocol.events import Batch
 
 if TYPE_CHECKING:
@@ -67,15 +66,6 @@ TICK_S = 0.1
 """How often the auctioneer looks at the clock."""
 CALLS_MAX = 256
 """Calls that an auctioneer has under way at a time, one for each lot."""
-
-
-def notary_names(notaries: int | Sequence[str]) -> tuple[str, ...]:
-    """The names on the tickets of the notaries: by default notary-1, notary-2, notary-3. Raises `ValueError`."""
-    numbers = range(1, notaries + 1) if isinstance(notaries, int) else ()
-    names = tuple(f"notary-{number}" for number in numbers) or tuple(sorted(notaries))  # type: ignore[arg-type]
-    if len(set(names)) not in VOTERS:
-        raise ValueError(f"notaries={notaries!r}: an auction has {', '.join(map(str, VOTERS))} of them")
-    return names
 
 
 class Room:
