@@ -32,6 +32,7 @@ auction = command_group(
 )
 
 LotArgument = Annotated[str, argument("Id of the lot, as in `lot-3`.", "LOT")]
+LASTS_MAX_S = 366 * 86_400.0
 NotariesOption = Annotated[int, option("Number of notaries: 3, 5, 7 or 9; the same at all members.", "N")]
 SealedOption = Annotated[
     Path | None, option("File that keeps the secrets of your sealed bids until they are revealed.", "FILE")
@@ -78,7 +79,9 @@ async def open_lot(
     kind: Annotated[str, option(f"One of {', '.join(KINDS)}.", "KIND")] = "english",
     step: Annotated[str, option("English: lowest raise. Dutch: by how much the price falls.", "AMOUNT")] = "1",
     reserve: Annotated[str, option("Below this the lot is not sold. Everyone can see it.", "AMOUNT")] = "0",
-    lasts: Annotated[float, option("Time until the auctioneer begins to call.", "SECONDS", min=0)] = 600.0,
+    lasts: Annotated[
+        float, option("Time until the auctioneer begins to call.", "SECONDS", min=0, max=LASTS_MAX_S)
+    ] = 600.0,
     call: Annotated[float, option("Time between two calls.", "SECONDS")] = 5.0,
     extension: Annotated[float, option("Time after a late bid, or for the reveal of sealed bids.", "SECONDS")] = 30.0,
     title: Annotated[str, option("What is sold.", "TEXT")] = "",

@@ -295,3 +295,17 @@ def test_lot_with_terms_that_make_no_sense_is_refused_by_all_alike(field: str, v
     if ledger.sales:
         refused(ledger, ledger.entry("anna", Action.BID, amount=5))
         Auctioneer(ledger).due(0.0)
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"),
+    [
+        ({"kind": "english", "call_s": 1e-6}, "call_s must be"),
+        ({"kind": "english", "extension_s": float("inf")}, "extension_s must be"),
+        ({"kind": "dutch", "start": 10**12, "step": "0.0001"}, "would fall"),
+    ],
+)
+def test_lot_that_would_fill_the_list_with_calls_is_refused(terms: dict[str, Any], problem: str) -> None:
+    values: dict[str, Any] = {"id": "lot-1", "start": 10, "end": datetime.now(UTC), **terms}
+    with pytest.raises(ValueError, match=problem):
+        Lot(**values)

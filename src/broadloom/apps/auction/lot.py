@@ -17,6 +17,9 @@ TITLE_BYTES_MAX = 200
 NAME_BYTES_MAX = 64
 """As on a ticket."""
 BIDDERS_MAX = 500
+SECONDS_MIN = 0.1
+"""Each call is an entry of the order."""
+CALLS_DOWN_MAX = 1000
 SECONDS_MAX = 30 * 86_400.0
 
 _AMOUNT = re.compile(rf"\d{{1,13}}(\.\d{{1,{PLACES}}})?", re.ASCII)
@@ -104,12 +107,14 @@ class Lot:
             raise ValueError(f"bidders must be at most {BIDDERS_MAX} names")
         for name in ("call_s", "extension_s"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= SECONDS_MAX:
-                raise ValueError(f"{name} must be a number of seconds, more than 0")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not SECONDS_MIN <= value <= SECONDS_MAX:
+                raise ValueError(f"{name} must be a number of seconds, from {SECONDS_MIN:g} to {SECONDS_MAX:,}")
         if not self.step:
             raise ValueError("step must be more than 0")
         if self.kind is Kind.DUTCH and self.reserve > self.start:
             raise ValueError("the price of a Dutch auction falls: start must not be below reserve")
+        if self.kind is Kind.DUTCH and self.calls_down > CALLS_DOWN_MAX:
+            raise ValueError(f"the price would fall {self.calls_down:,} times, at most {CALLS_DOWN_MAX} are possible")
 
     @property
     def end_s(self) -> float:
