@@ -200,13 +200,12 @@ class Play(LayerRuntime):
             content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
             role, name, values = json.loads(content)
         entry = self._participant.new_entry(kind, role, name, values)
-        data = entry.encode()
         settled = self._settling[entry.number] = self._loop.create_future()
         try:
             if self._order is None:
                 self._participant.submit(entry)
             else:
-                await self._order.submit(data, timeout_s=timeout_s)
+                await self._order.submit(entry.encode(), timeout_s=timeout_s)
             async with asyncio.timeout(timeout_s):
                 problem = await settled
         except TimeoutError:
