@@ -39,7 +39,7 @@ def has(victim: SimGame, entry: Entry) -> bool:
     return entry in victim.participant.timeline.entries
 
 
-def test_member_cannot_send_actions_of_a_player_who_is_there(history: History) -> None:
+def test_member_cannot_send_actions_of_a_present_player(history: History) -> None:
     anna, ben, dora = (program(history, name) for name in ("Anna", "Ben", "Dora"))
     forged, own = next_entry(anna, ben), next_entry(anna, dora)
     send_window(anna, dora, forged, own)

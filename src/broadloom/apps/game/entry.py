@@ -55,13 +55,13 @@ class Entry:
 
     def encode(self) -> bytes:
         """Raises `ValueError` if it is too large, or has values that are not JSON."""
-        data = _json(self.fields())
+        data = to_json(self.fields())
         if len(data) > ENTRY_BYTES_MAX:
             raise ValueError(f"an action of {len(data):,} bytes: at most {ENTRY_BYTES_MAX:,} are possible")
         return data
 
 
-def _json(fields: Any) -> bytes:
+def to_json(fields: Any) -> bytes:
     """Raises `ValueError`, also for text that is not valid Unicode and for numbers that are not finite."""
     try:
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
@@ -76,6 +76,13 @@ def is_text(text: object) -> bool:
     return isinstance(text, str) and len(text) <= TEXT_MAX and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
+def checked_name(name: str) -> str:
+    """Of a player. Raises `ValueError`."""
+    if not is_text(name):
+        raise ValueError(f"the name of a player is valid Unicode of at most {TEXT_MAX} characters")
+    return name
+
+
 def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
     """Raises `ValueError`."""
     try:
@@ -83,7 +90,7 @@ def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
         numbers = all(type(each) is int and 0 <= each <= NUMBER_MAX for each in (int(author), number, own_time))
         if not is_text(role) or not is_text(name) or not numbers or not isinstance(values, dict):
             raise ValueError(f"not an entry of a game: names are text of at most {TEXT_MAX} characters, values named")
-        _json(values)
+        to_json(values)
         return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)
     except TypeError as problem:
         raise ValueError(f"not an entry of a game: {problem}") from None
