@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,7 +94,8 @@ async def register(
     title: Annotated[str, option("A line for the list.", "TEXT")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Register a game in a lobby. It stays while the lobby has members, as a monitor, or a keeper (`broadloom keep`).
+    """Register a game in a lobby. It stays while the lobby has members, such as a
+    monitor, or a keeper (`broadloom keep`).
 
     Examples:
 
@@ -167,7 +168,7 @@ async def monitor(
     """
     from broadloom.apps.game.monitor import monitoring
 
-    async with _lobby(channel, join_options, stop) as lobby, monitoring(lobby, join_options.connect):
+    async with _lobby(channel, join_options, stop) as lobby, monitoring(lobby, replace(join_options, port=0).connect):
         stop.interrupt_is_success = True
         fields = {"event": "monitoring", "channel": channel, "games": len(lobby.games)}
         print_result(fields, f"monitoring {escape_control_chars(channel)}: {len(lobby.games):,} games", json=json)
@@ -230,7 +231,7 @@ async def _play(
             await lobby.register(name, kind, players)
         listing = await lobby.find(name)
         async with (
-            joined_channel(listing.channel, join_options, stop) as joined,
+            joined_channel(listing.channel, replace(join_options, port=0), stop) as joined,  # --port is the lobby's
             Play(joined, listing.make_game(), name=own_name(joined), role=role, log_file=log) as play,
             Output(stop) as out,
         ):

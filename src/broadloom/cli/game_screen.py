@@ -98,7 +98,7 @@ class GameScreen:
             if self._json:
                 await self._out.write(json_line(self._fields(change)) + "\n")
             elif self._at_terminal:
-                if type(change).__name__ in ("Said", "Refused", "Diverged", "Rewound"):
+                if type(change).__name__ in ("Said", "Refused", "Diverged", "Rewound", "Missed"):
                     self._notice = change_text(change)
                 self.draw()
             else:

@@ -20,6 +20,7 @@ from broadloom.apps.game.changes import (
     Change,
     Diverged,
     Left,
+    Missed,
     Over,
     Refused,
     Rewound,
@@ -27,7 +28,7 @@ from broadloom.apps.game.changes import (
     Started,
     StoodIn,
 )
-from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, RoleTakenError
+from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Action, Cell, Game, GameCheckError, GameOrder, Input, Result, State, check
 from broadloom.apps.game.game_log import replay
 from broadloom.apps.game.games import GAMES, make_game
@@ -53,7 +54,9 @@ __all__ = [
     "IllegalActionError",
     "Input",
     "Left",
+    "Missed",
     "NoGameError",
+    "NoRoleError",
     "Over",
     "Phase",
     "Play",

@@ -75,7 +75,13 @@ class Said(NamedTuple):
     text: str
 
 
-Change = Arrived | Left | StoodIn | Back | Started | Acted | Refused | Over | Rewound | Diverged | Said
+class Missed(NamedTuple):
+    """This program did not read its changes in time: the oldest were dropped."""
+
+    change_count: int
+
+
+Change = Arrived | Left | StoodIn | Back | Started | Acted | Refused | Over | Rewound | Diverged | Said | Missed
 
 
 def changes_between(before: Table, after: Table) -> Iterator[Change]:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 ENTRY_BYTES_MAX = 16 << 10
 TEXT_MAX = 200
 NUMBER_MAX = (1 << 64) - 1
+TIME_MAX = NUMBER_MAX >> 2
+"""Of the state that a newcomer gets, so that time cannot be used up."""
 
 
 class Kind(StrEnum):
@@ -53,23 +55,42 @@ class Entry:
 
     def encode(self) -> bytes:
         """Raises `ValueError` if it is too large, or has values that are not JSON."""
-        try:
-            data = json.dumps(self.fields(), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        except (TypeError, RecursionError) as problem:
-            raise ValueError(f"the values of an action must be JSON: {problem}") from None
+        data = to_json(self.fields())
         if len(data) > ENTRY_BYTES_MAX:
             raise ValueError(f"an action of {len(data):,} bytes: at most {ENTRY_BYTES_MAX:,} are possible")
         return data
+
+
+def to_json(fields: Any) -> bytes:
+    """Raises `ValueError`, also for text that is not valid Unicode and for numbers that are not finite."""
+    try:
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text of an action must be valid Unicode: remove lone surrogates") from None
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ValueError(f"the values of an action must be JSON: {problem}") from None
+
+
+def is_text(text: object) -> bool:
+    """Whether it can be the name of a player, a role or an action."""
+    return isinstance(text, str) and len(text) <= TEXT_MAX and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def checked_name(name: str) -> str:
+    """Of a player. Raises `ValueError`."""
+    if not is_text(name):
+        raise ValueError(f"the name of a player is valid Unicode of at most {TEXT_MAX} characters")
+    return name
 
 
 def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
     """Raises `ValueError`."""
     try:
         own_time, number, kind, role, name, values = fields
-        texts = all(isinstance(each, str) and len(each) <= TEXT_MAX for each in (role, name))
         numbers = all(type(each) is int and 0 <= each <= NUMBER_MAX for each in (int(author), number, own_time))
-        if not texts or not numbers or not isinstance(values, dict):
-            raise ValueError("not an entry of a game")
+        if not is_text(role) or not is_text(name) or not numbers or not isinstance(values, dict):
+            raise ValueError(f"not an entry of a game: names are text of at most {TEXT_MAX} characters, values named")
+        to_json(values)
         return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)
     except TypeError as problem:
         raise ValueError(f"not an entry of a game: {problem}") from None

@@ -15,5 +15,9 @@ class RoleTakenError(GameError):
     """Another player has this role, or all roles are taken."""
 
 
+class NoRoleError(GameError):
+    """The game has no such role."""
+
+
 class NoGameError(GameError):
     """The lobby has no game with this name, or the game cannot be reached."""

@@ -5,6 +5,7 @@ a log of its own. The first line names the game; the last one has the hash of th
 to write it.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,11 @@ class GameLog:
 
     def write(self, kind: str, value: Any) -> None:
         self._file.write(json.dumps([kind, value], ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def abandon(self) -> None:
+        """It cannot be written any more."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def close(self, state_hash: str) -> None:
         self.write("hash", state_hash)

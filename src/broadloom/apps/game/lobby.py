@@ -8,13 +8,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
+from broadloom.apps.game.entry import NUMBER_MAX, is_text
 from broadloom.apps.game.errors import GameError, NoGameError
 from broadloom.apps.game.game import Game
 from broadloom.apps.game.games import make_game
 from broadloom.apps.game.play import Play
+from broadloom.apps.game.table import Phase
 from broadloom.channel import Channel
 from broadloom.mailboxes import Mailbox, Mailboxes
 from broadloom.mailboxes.model import Change, ChangeKind
@@ -27,8 +29,6 @@ GAMES, ACTIVITY = "games/", "activity/"
 NAME_MAX = 40
 LISTED_MAX = 10_000
 WAIT_S = 10.0
-
-R = TypeVar("R", bound="Listing | Activity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +79,23 @@ class Lobby:
     def __init__(self, channel: Channel, boxes: Mailboxes) -> None:
         self.channel = channel
         self._boxes = boxes
-        self._listings: dict[str, Listing] = {}
-        self._activities: dict[str, Activity] = {}
+        self._listings: dict[str, dict[str, Listing]] = {}
+        """By name and owner. The first one counts, so that no owner can replace or remove the game of another."""
+        self._activities: dict[str, dict[str, Activity]] = {}
+        """By name and owner, the latest last."""
         self._own: dict[str, Mailbox] = {}
         self._changed = asyncio.Event()
 
     @property
     def games(self) -> list[Listing]:
-        return [self._listings[name] for name in sorted(self._listings)]
+        return [self._listing(name) for name in sorted(self._listings)]
+
+    def _listing(self, name: str) -> Listing:
+        return next(iter(self._listings[name].values()))
 
     def activity(self, name: str) -> Activity | None:
         """What a monitor reports; None without one."""
-        return self._activities.get(name)
+        return next(reversed(self._activities.get(name, {}).values()), None)
 
     async def find(self, name: str, timeout_s: float = WAIT_S) -> Listing:
         """Wait for a game. Raises `NoGameError`."""
@@ -104,18 +109,20 @@ class Lobby:
                 f"{self.channel.name} has no game {name!r}; `broadloom game list` shows all, `broadloom game register` "
                 "adds one"
             ) from None
-        return self._listings[name]
+        return self._listing(name)
+
+    def channel_of(self, game: str, name: str) -> str:
+        """The channel of a game follows from its lobby and its name: nobody can lead players to another one."""
+        return f"{game}/{ChannelName.parse(self.channel.name).instance}-{name}"
 
     async def register(self, name: str, game: str, players: int, title: str = "") -> Listing:
         """Register a game. It stays as long as the lobby has members, or a keeper. Raises `GameError`."""
         if not 0 < len(name) <= NAME_MAX or "/" in name or name != name.strip():
             raise GameError(f"the name of a game has 1 to {NAME_MAX} characters and no slash, not {name!r}")
         made = make_game(game, players)
-        instance = ChannelName.parse(self.channel.name).instance
-        listing = Listing(
-            name=name, game=game, players=players, channel=f"{game}/{instance}-{name}", title=title or made.title
-        )
-        known = self._listings.get(name)
+        channel = self.channel_of(game, name)
+        listing = Listing(name=name, game=game, players=players, channel=channel, title=title or made.title)
+        known = self._listing(name) if name in self._listings else None
         if known is not None and known.channel != listing.channel:
             raise GameError(f"{name} is registered already, as {known.game}: choose another name")
         try:
@@ -136,17 +143,30 @@ class Lobby:
         await self._own[name].put(_encode(value))
 
     def _on_change(self, change: Change) -> None:
-        name, data = change.value.name, change.value.data
-        if change.kind is ChangeKind.GONE:
-            self._listings.pop(name.removeprefix(GAMES), None)
-            self._activities.pop(name.removeprefix(ACTIVITY), None)
-        elif name.startswith(GAMES):
-            listing = _decode(Listing, data)
-            if listing is not None and len(self._listings) < LISTED_MAX:
-                self._listings[name.removeprefix(GAMES)] = listing
-        elif (activity := _decode(Activity, data)) is not None:
-            self._activities[name.removeprefix(ACTIVITY)] = activity
+        box, owner, data = change.value.name, change.value.owner, change.value.data
+        prefix = GAMES if box.startswith(GAMES) else ACTIVITY
+        name = box.removeprefix(prefix)
+        known: dict[str, dict[str, Any]] = self._listings if prefix == GAMES else self._activities
+        value = None if change.kind is ChangeKind.GONE else self._decode(prefix, name, data)
+        if value is None:
+            known.get(name, {}).pop(owner, None)
+            if not known.get(name):
+                known.pop(name, None)
+        elif name in known or len(known) < LISTED_MAX:
+            of_name = known.setdefault(name, {})
+            if prefix == ACTIVITY:
+                of_name.pop(owner, None)
+            of_name[owner] = value
         self._changed.set()
+
+    def _decode(self, prefix: str, name: str, data: bytes) -> "Listing | Activity | None":
+        """None if it is malformed."""
+        if prefix == ACTIVITY:
+            return _decode_activity(data)
+        listing = _decode_listing(data)
+        if listing is None or listing.name != name:
+            return None
+        return replace(listing, channel=self.channel_of(listing.game, name))
 
 
 @asynccontextmanager
@@ -178,10 +198,29 @@ def _encode(value: Listing | Activity) -> bytes:
     return json.dumps(asdict(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _decode(kind: type[R], data: bytes) -> R | None:
-    """None if it is malformed. Fields of later versions are ignored."""
+def _decode_listing(data: bytes) -> Listing | None:
     try:
         values = json.loads(data)
-        return kind(**{each.name: values[each.name] for each in fields(kind)})
+        name, game, title, players = (values[each] for each in ("name", "game", "title", "players"))
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+    if not all(is_text(each) and each for each in (name, game, title)) or not _is_count(players):
+        return None
+    return Listing(name=name, game=game, players=players, channel="", title=title)
+
+
+def _decode_activity(data: bytes) -> Activity | None:
+    """Fields of later versions are ignored."""
+    try:
+        values = json.loads(data)
+        found = Activity(**{each.name: values[each.name] for each in fields(Activity)})
+        players, score = dict(found.players), dict(found.score)
+        texts = (found.result, *players, *players.values(), *found.stand_ins, *score)
+        is_valid = all(map(is_text, texts)) and all(map(_is_count, (found.members, *score.values())))
+        return found if is_valid and Phase(found.phase) else None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _is_count(number: object) -> bool:
+    return type(number) is int and 0 <= number <= NUMBER_MAX

@@ -27,7 +27,8 @@ class Monitor:
     def __init__(self, lobby: Lobby, connect: Connect) -> None:
         self._lobby = lobby
         self._connect = connect
-        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._watching: dict[Listing, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     @property
     def watched_count(self) -> int:
@@ -37,17 +38,27 @@ class Monitor:
         """Until canceled."""
         try:
             while True:
-                for listing in self._lobby.games:
-                    task = self._watching.get(listing.name)
-                    if (task is None or task.done()) and len(self._watching) < WATCHED_MAX:
-                        self._watching[listing.name] = asyncio.create_task(self._watch(listing))
+                self._update()
                 await asyncio.sleep(POLL_S)
         finally:
             for task in self._watching.values():
                 task.cancel()
-            await asyncio.gather(*self._watching.values(), return_exceptions=True)
+            await asyncio.gather(*self._watching.values(), *self._ending, return_exceptions=True)
+
+    def _update(self) -> None:
+        """Watch the games that are registered now, and no others."""
+        listed = self._lobby.games
+        for listing in self._watching.keys() - set(listed):
+            task = self._watching.pop(listing)
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
+        for listing in listed:
+            if listing not in self._watching and len(self._watching) < WATCHED_MAX:
+                self._watching[listing] = asyncio.create_task(self._watch(listing))
 
     async def _watch(self, listing: Listing) -> None:
+        """Until canceled, whatever goes wrong in the game."""
         while True:
             try:
                 async with self._connect(listing.channel) as channel, Play(channel, listing.make_game()) as play:
@@ -56,6 +67,8 @@ class Monitor:
                 log.warning("%s: %s", listing.name, problem)
             except BroadloomError as problem:
                 log.info("%s: %s", listing.name, problem)
+            except Exception:
+                log.exception("%s: the game cannot be watched", listing.name)
             await asyncio.sleep(RETRY_S)
 
     async def _report(self, listing: Listing, play: Play) -> None:

@@ -55,6 +55,8 @@ class Participant:
         self._clock = 0
         self._counts: dict[int, int] = {}
         """Free order: of each author, the number of its last entry here."""
+        self._times: dict[int, int] = {}
+        """And its time: the next one must be later."""
         self._unreported: list[Entry] = []
         """Free order: entries that have arrived in this turn of the event loop."""
         self._before = self.timeline.tip
@@ -97,9 +99,11 @@ class Participant:
     # -- own entries
 
     def new_entry(self, kind: Kind, role: str = "", name: str = "", values: dict[str, Any] | None = None) -> Entry:
-        self._number += 1
-        self._clock += 1
-        return Entry(self.runtime.peer_id, self._number, kind, role, name, values or {}, self._clock)
+        """Exactly as the others will read it. Raises `ValueError` if it cannot be sent: then its number is not used."""
+        new = Entry(self.runtime.peer_id, self._number + 1, kind, role, name, values or {}, self._clock + 1)
+        entry = decode_entry(new.author, new.encode())
+        self._number, self._clock = entry.number, entry.time
+        return entry
 
     def submit(self, entry: Entry) -> None:
         """`on_settled` follows: in free order at once, in agreed order when it has its place. An entry of free order
@@ -115,7 +119,7 @@ class Participant:
             self.timeline.remove(entry)
             self._number -= 1
         else:
-            self._counts[entry.author] = entry.number
+            self._counts[entry.author], self._times[entry.author] = entry.number, entry.time
             self.runtime.broadcast(encode({"entry": entry.fields()}))
             self.runtime.on_input("entry", [entry.author, *entry.fields()])
             self._report(before, entry)
@@ -176,7 +180,7 @@ class Participant:
         elif "digest" in message and self.is_ready and author == self._lead():
             self._on_digest(message["digest"])
         elif "window" in message and self._is_free and self.is_ready:
-            self._on_window(message["window"])
+            self._on_window(author, message["window"])
         elif "said" in message and isinstance(message["said"], str) and len(message["said"]) <= SAID_MAX:
             seat = next((each for each in self.table.seats.values() if each.player == author), None)
             self.runtime.emit(Said(seat.name if seat is not None else "", author, message["said"]))
@@ -195,12 +199,12 @@ class Participant:
         expected = self._counts.get(author, 0) + 1
         if entry.number > expected:
             self.fetch("")  # the channel keeps the order of an author, so something was missed
-        if entry.number != expected or entry.time > self._clock + TIME_STEP_MAX:
+        if entry.number != expected or not self._times.get(author, 0) < entry.time <= self._clock + TIME_STEP_MAX:
             return
         if not self._unreported:
             self._before = self.table
             self.runtime.call_later(0.0, self._flush)
-        self._counts[author] = entry.number
+        self._counts[author], self._times[author] = entry.number, entry.time
         self._clock = max(self._clock, entry.time)
         if self.timeline.insert_or_skip(entry):
             self.runtime.on_input("entry", [author, *fields])
@@ -275,20 +279,25 @@ class Participant:
         if table is not None and table.hash() != state_hash:
             self.fetch(f"the state after {key.time} differs from that of {lead:016x}")
 
-    def _on_window(self, window: Any) -> None:
-        self._flush()
-        before = self.table
+    def _on_window(self, sender: int, window: Any) -> None:
+        """Entries that are missing here: those of the sender, and of authors that are gone. The others send their
+        own, so nobody can act as another member that is there."""
         try:
             entries = [entry_of(author, fields) for author, *fields in window]
         except (TypeError, ValueError):
             return
-        is_incomplete = self.timeline.insert_missing(entries)
-        self._after_jump(before)
-        if is_incomplete:
+        if (members := self.runtime.members()) is None:
+            return
+        self._flush()
+        before = self.table
+        entries = [each for each in entries if each.author == sender or each.author not in members]
+        timely = [each for each in entries if each.time <= self._clock + TIME_STEP_MAX]
+        if self.timeline.insert_missing(timely) or len(timely) < len(entries):
             self.fetch("")
+        self._after_jump(before)
 
     def _after_jump(self, before: Table) -> None:
-        self._counts = self.timeline.counts()
+        self._counts, self._times = self.timeline.counts(), self.timeline.times()
         self._number = max(self._number, self._counts.get(self.runtime.peer_id, 0))
         self._clock = max(self._clock, self.timeline.tip_key.time)
         self.runtime.on_input("snapshot", self.timeline.snapshot())

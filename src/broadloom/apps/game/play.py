@@ -17,15 +17,16 @@ from types import TracebackType
 from typing import Any, Self
 
 import broadloom
-from broadloom.apps.game.changes import Change
-from broadloom.apps.game.entry import Entry, Kind
-from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, RoleTakenError
+from broadloom.apps.game.changes import Change, Missed
+from broadloom.apps.game.entry import Entry, Kind, checked_name
+from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog
 from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant, encode
 from broadloom.apps.game.table import Table
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.direct_request import DirectRequest
+from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.channel.outgoing import Way
 from broadloom.errors import BroadloomError, NotConnectedError, RefusedError
@@ -41,7 +42,7 @@ READY_TIMEOUT_S = 30.0
 """As for joining a channel."""
 POLL_S = 0.02
 CHANGES_MAX = 10_000
-"""Changes that a program has not read; the oldest are dropped."""
+"""Changes that a program has not read; the oldest are dropped, and `Missed` says how many."""
 TELL_TIMEOUT_S = 5.0
 LEAVE_TIMEOUT_S = 2.0
 
@@ -55,14 +56,17 @@ class Play(LayerRuntime):
         super().__init__(channel, LAYER, self._on_left_channel)
         self.game = game
         self.seed = f"{channel.name}\0{game.name}\0{len(game.seats())}"
-        self._participant = Participant(self, game, self.seed, name=name, wanted=role)
+        self._name, self._wanted = checked_name(name), role
+        self._participant = Participant(self, game, self.seed)
         self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
         self._has_changes = asyncio.Event()
-        self._listeners: list[Callable[[Change], None]] = []
+        self._dropped_count = 0
+        self._listeners = EventListeners[Change](channel.name)
         self._settling: dict[int, asyncio.Future[str]] = {}
         self._order: Order | None = None
         self._read_index = 0
         self.is_ended = False
+        self._end_reason = "the game was left"
         self._log = GameLog(log_file, game, self.seed) if log_file is not None else None
         if game.order is GameOrder.AGREED:
             name_of_order = f"game/{game.name}/{len(game.seats())}"
@@ -104,10 +108,11 @@ class Play(LayerRuntime):
         return self.table.hash()
 
     async def ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`, or
-        `NoGameError` after the timeout."""
+        """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`,
+        `NoRoleError`, or `NoGameError` after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
+                await self._want_role()
                 while not self.is_ready or (self._participant.wanted and not self._participant.has_sat):
                     self._check_open()
                     if self.is_ready:
@@ -116,12 +121,27 @@ class Play(LayerRuntime):
         except TimeoutError:
             raise NoGameError(f"{self.channel.name}: the game could not be joined within {timeout_s:g} s") from None
 
+    async def _want_role(self) -> None:
+        """The name of a player passes the rules before the participant takes a role with it."""
+        if self._wanted:
+            content = await self._filtered(self._wanted, self._name, {})
+            self._participant.wanted, self._participant.name, _ = content
+            self._participant.has_sat, self._wanted = False, ""
+
+    async def _filtered(self, role: str, name: str, values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        """What the rules make of an entry. An ordered conversation asks them itself."""
+        if self._order is None:
+            content = encode([role, name, values])
+            content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
+            role, name, values = json.loads(content)
+        return role, name, values
+
     def _check_role(self) -> None:
         wanted, name = self._participant.wanted, self._participant.name
         seats = self.table.seats
         roles = list(seats) if wanted == ANY_ROLE else [wanted]
         if wanted not in (ANY_ROLE, *seats):
-            raise RoleTakenError(f"there is no role {wanted!r}: choose one of {', '.join(seats)}")
+            raise NoRoleError(f"there is no role {wanted!r}: choose one of {', '.join(seats)}")
         is_hopeless = wanted != ANY_ROLE or self._participant.has_players
         if is_hopeless and all(seats[each].name not in ("", name) for each in roles):
             who = ", ".join(f"{each}: {seats[each].name}" for each in roles)
@@ -154,15 +174,15 @@ class Play(LayerRuntime):
         await self.do(action.name, **action.values)
 
     async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Take a role. Raises `RoleTakenError`."""
-        self._participant.name = name or self._participant.name
-        if not self._participant.name:
+        """Take a role. Raises `RoleTakenError` and `NoRoleError`."""
+        self._name = checked_name(name or self._name)
+        if not self._name:
             raise GameError("a player needs a name")
-        self._participant.wanted, self._participant.has_sat = role, False
+        self._wanted = role
         try:
             await self.ready(timeout_s)
         except BaseException:
-            self._participant.wanted = ""
+            self._wanted = self._participant.wanted = ""
             raise
 
     async def left(self) -> None:
@@ -196,18 +216,14 @@ class Play(LayerRuntime):
         timeout_s: float = TIMEOUT_S,
     ) -> None:  # fmt: skip
         self._check_open()
-        if self._order is None:  # an ordered conversation asks the rules itself
-            content = encode([role, name, values or {}])
-            content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
-            role, name, values = json.loads(content)
+        role, name, values = await self._filtered(role, name, values or {})
         entry = self._participant.new_entry(kind, role, name, values)
-        data = entry.encode()
         settled = self._settling[entry.number] = self._loop.create_future()
         try:
             if self._order is None:
                 self._participant.submit(entry)
             else:
-                await self._order.submit(data, timeout_s=timeout_s)
+                await self._order.submit(entry.encode(), timeout_s=timeout_s)
             async with asyncio.timeout(timeout_s):
                 problem = await settled
         except TimeoutError:
@@ -226,6 +242,9 @@ class Play(LayerRuntime):
                 self._check_open()
                 self._has_changes.clear()
                 await self._has_changes.wait()
+        if self._dropped_count:
+            count, self._dropped_count = self._dropped_count, 0
+            return Missed(count)
         return self._changes.popleft()
 
     async def _iterate(self) -> AsyncGenerator[Change, None]:
@@ -242,14 +261,13 @@ class Play(LayerRuntime):
 
     def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Call `callback` for each change too. Returns a function that removes it."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
+        return self._listeners.add(callback)
 
     # -- ending
 
     def _check_open(self) -> None:
         if self.is_ended:
-            raise NotConnectedError(f"{self._channel.name}: the game was left")
+            raise NotConnectedError(f"{self._channel.name}: {self._end_reason}")
 
     def _on_left_channel(self) -> None:
         self._end()
@@ -262,9 +280,8 @@ class Play(LayerRuntime):
         self._has_changes.set()
         for future in self._settling.values():
             if not future.done():
-                future.set_exception(NotConnectedError(f"{self._channel.name}: the game was left"))
-        if self._log is not None:
-            self._write_log(lambda game_log: game_log.close(self.state_hash()))
+                future.set_exception(NotConnectedError(f"{self._channel.name}: {self._end_reason}"))
+        self._write_log(lambda log_file: log_file.close(self.state_hash()))
 
     async def aclose(self) -> None:
         """Give up the role and leave the game. The others continue."""
@@ -296,17 +313,22 @@ class Play(LayerRuntime):
 
     async def _read_order(self, order: Order) -> None:
         self._start_task(self._wait_for_history(order))
-        async for item in order:
-            match item:
-                case OrderEntry(index, _, author, data):
-                    self._read_index = index
-                    self._participant.on_entry(index, author, data)
-                case Rewound(to_index):
-                    self._read_index = to_index
-                    self._participant.on_rewound(to_index)
-                case Skipped(_, last_index):
-                    self._read_index = last_index
-                    self._participant.on_skipped()
+        try:
+            async for item in order:
+                match item:
+                    case OrderEntry(index, _, author, data):
+                        self._read_index = index
+                        self._participant.on_entry(index, author, data)
+                    case Rewound(to_index):
+                        self._read_index = to_index
+                        self._participant.on_rewound(to_index)
+                    case Skipped(_, last_index):
+                        self._read_index = last_index
+                        self._participant.on_skipped()
+        except Exception as problem:
+            log.exception("%s: the game cannot continue", self._channel.name)
+            self._end_reason = f"the game ended here: {problem!r}"
+            self._end()
 
     async def _wait_for_history(self, order: Order) -> None:
         while not self.is_ready:
@@ -356,10 +378,10 @@ class Play(LayerRuntime):
         return epoch.sequencer if epoch is not None else None
 
     def emit(self, change: Change) -> None:
+        self._dropped_count += len(self._changes) == CHANGES_MAX
         self._changes.append(change)
         self._has_changes.set()
-        for callback in tuple(self._listeners):
-            callback(change)
+        self._listeners.emit(change)
 
     def on_settled(self, number: int, problem: str) -> None:
         future = self._settling.get(number)
@@ -367,17 +389,19 @@ class Play(LayerRuntime):
             future.set_result(problem)
 
     def on_input(self, kind: str, value: Any) -> None:
-        if self._log is not None and not self.is_ended:
-            self._write_log(lambda game_log: game_log.write(kind, value))
+        if not self.is_ended:
+            self._write_log(lambda log_file: log_file.write(kind, value))
 
     def _write_log(self, write: Callable[[GameLog], None]) -> None:
-        """A full disk ends the log, not the game."""
-        assert self._log is not None
+        """The game goes on without its log."""
         try:
-            write(self._log)
-        except OSError as problem:
-            log.error("the game log is not written any more: %s", problem.strerror or problem)
+            if self._log is not None:
+                write(self._log)
+        except (OSError, ValueError) as problem:
+            assert self._log is not None
+            self._log.abandon()
             self._log = None
+            log.error("%s: the game log ends here: %s", self._channel.name, problem)
 
     # -- called by the channel
 
@@ -402,7 +426,7 @@ async def join(
     channel: str, *, of: Game, name: str = "", role: str = ANY_ROLE, log_file: Path | None = None, **options: Any
 ) -> AsyncIterator[Play]:
     """Join a game and take a role: `role`, by default any that is free, or "" to watch. `options` are those of
-    `broadloom.connect`. Raises `RoleTakenError` and `NoGameError`."""
+    `broadloom.connect`. Raises `RoleTakenError`, `NoRoleError` and `NoGameError`."""
     if role and not (name or "ticket" in options):
         raise ValueError("a player needs a name: pass name=, or a ticket")
     if name and "ticket" not in options:

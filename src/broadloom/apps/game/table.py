@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from broadloom.apps.game.chance import Chance
-from broadloom.apps.game.entry import Entry, Kind
+from broadloom.apps.game.entry import Entry, Kind, to_json
 from broadloom.apps.game.errors import IllegalActionError
-from broadloom.apps.game.game import Action, Game, Result, State
+from broadloom.apps.game.game import Action, Game, GameOrder, Result, State
 
 
 class Phase(StrEnum):
@@ -71,7 +71,9 @@ class Table:
 
     def apply(self, game: Game, entry: Entry, seed: str) -> "Table":
         """Raises `IllegalActionError`, whatever else goes wrong in the game: at all players alike."""
-        chance = Chance(seed, entry.author, entry.number)
+        # Nobody can choose these: the index that the order gives, or the number that follows the author's last one.
+        is_agreed = game.order is GameOrder.AGREED
+        chance = Chance(seed, entry.time) if is_agreed else Chance(seed, entry.author, entry.number)
         match entry.kind:
             case Kind.SIT:
                 return self._sit(game, entry, chance)
@@ -125,7 +127,10 @@ class Table:
         return self._with_seat(entry.role, replace(seat, actor=entry.author))
 
     def _begin(self, game: Game, chance: Chance) -> "Table":
-        state = game.begin(list(self.seats), chance)
+        try:
+            state = game.begin(list(self.seats), chance)
+        except Exception as problem:
+            raise IllegalActionError(f"{game.title} cannot begin: {problem!r}") from None
         return replace(self, phase=Phase.RUNNING, round=self.round + 1, state=state, result=None)
 
     def _act(self, game: Game, entry: Entry, chance: Chance) -> "Table":
@@ -157,6 +162,7 @@ class Table:
     @classmethod
     def parse(cls, values: Any) -> "Table":
         """Raises `ValueError`."""
+        to_json(values)
         try:
             return cls(
                 {str(role): Seat(str(name), int(player), int(actor)) for role, (name, player, actor)

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Any
 
-from broadloom.apps.game.entry import Entry, Key, entry_of
+from broadloom.apps.game.entry import TIME_MAX, Entry, Key, entry_of
 from broadloom.apps.game.errors import IllegalActionError
 from broadloom.apps.game.game import Game
 from broadloom.apps.game.table import Table
@@ -72,6 +72,10 @@ class Timeline:
         for entry in self.entries[:end]:
             found[entry.author] = max(found.get(entry.author, 0), entry.number)
         return found
+
+    def times(self) -> dict[int, int]:
+        """Of each author, the time of its last entry here."""
+        return {each.author: each.time for each in self.entries}
 
     def table_at(self, key: Key) -> Table | None:
         """The table after all entries up to this key; None if that is too long ago."""
@@ -152,6 +156,8 @@ class Timeline:
             entries = [entry_of(author, fields) for author, *fields in snapshot["entries"]]
         except (AttributeError, KeyError, TypeError) as problem:
             raise ValueError(f"not a snapshot of a game: {problem!r}") from None
+        if max((each.time for each in entries), default=0) > TIME_MAX or not 0 <= key.time <= TIME_MAX:
+            raise ValueError(f"the time of a snapshot is at most {TIME_MAX:,}")
         if list(base.seats) != self.game.seats():
             raise ValueError(f"the snapshot is of another game: it has the roles {', '.join(base.seats)}")
         self._base, self.base_key, self.base_counts = base, key, counts
@@ -164,15 +170,17 @@ class Timeline:
         self._first_stale = 0
 
     def insert_missing(self, entries: Iterable[Entry]) -> bool:
-        """Insert those that continue what is here: of each author, the next ones. Returns whether others are left."""
-        counts = self.counts()
+        """Insert those that continue what is here: of each author, the next ones, each later than the one before.
+        Returns whether others are left."""
+        counts, times, is_incomplete = self.counts(), self.times(), False
         for entry in sorted(entries, key=lambda each: (each.author, each.number)):
-            if entry.number == counts.get(entry.author, 0) + 1:
-                counts[entry.author] = entry.number
+            expected = counts.get(entry.author, 0) + 1
+            if entry.number == expected and entry.time > times.get(entry.author, 0):
+                counts[entry.author], times[entry.author] = entry.number, entry.time
                 self.insert_or_skip(entry)
-            elif entry.number > counts.get(entry.author, 0):
-                return True
-        return False
+            elif entry.number >= expected:
+                is_incomplete = True
+        return is_incomplete
 
     def insert_or_skip(self, entry: Entry) -> bool:
         """The next entry of its author. If it is too old to be inserted, it is lost, and the following ones count."""

@@ -1,0 +1,105 @@
+"""What happens to a game when something around it fails: callbacks, log files, readers, slow programs."""
+
+import errno
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broadloom.apps import game
+from broadloom.apps.game import Chance, IllegalActionError, Phase
+from broadloom.apps.game import play as plays
+from broadloom.apps.game.entry import Entry, Kind, decode_entry
+from broadloom.apps.game.games.chain import Chain
+from broadloom.apps.game.table import Table
+from broadloom.errors import NotConnectedError
+from tests.apps.game.sim_runtime import FreeRelay, Relay
+from tests.apps.game.test_play import OPTIONS
+from tests.channel.joined import unique_name
+
+
+class FullFile(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_game_goes_on_without_a_log_or_a_callback_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_change: game.Change) -> None:
+        raise RuntimeError("the callback is broken")
+
+    async with game.join(unique_name(), of=Chain(2), name="Anna", log_file=tmp_path / "log", **OPTIONS) as play:
+        play.on_change(fail)
+        assert play._log is not None
+        play._log._file.close()
+        play._log._file = FullFile()
+        await play.start()
+        assert play.table.phase is Phase.RUNNING
+    assert "the game log ends here: [Errno 28] No space left on device" in caplog.text
+    assert "an event callback failed" in caplog.text
+
+
+async def test_reader_that_fails_ends_the_game_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise RuntimeError("broken rules")
+
+    async with game.join(unique_name(), of=Chain(2), name="Anna", **OPTIONS) as play:
+        monkeypatch.setattr(play._participant, "on_entry", fail)
+        with pytest.raises(NotConnectedError, match="broken rules"):
+            await play.start()
+        with pytest.raises(NotConnectedError, match="broken rules"):
+            await play.start()
+        assert play.is_ended
+
+
+async def test_program_that_reads_too_slowly_learns_how_many_changes_it_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plays, "CHANGES_MAX", 3)
+    async with game.join(unique_name(), of=Chain(2), role="", **OPTIONS) as play:
+        for number in range(5):
+            play.emit(game.Started(number))
+        received = [await play.receive(timeout_s=5) for _ in range(4)]
+        assert received == [game.Missed(2), game.Started(2), game.Started(3), game.Started(4)]
+
+
+async def test_role_that_the_game_does_not_have_is_named() -> None:
+    with pytest.raises(game.NoRoleError, match="choose one of red, blue"):
+        async with game.join(unique_name(), of=Chain(2), name="Anna", role="pink", **OPTIONS):
+            pass
+
+
+async def test_name_that_cannot_be_sent_is_refused() -> None:
+    async with game.join(unique_name(), of=Chain(2), role="", **OPTIONS) as play:
+        for name in ("\ud800", "x" * 300):
+            with pytest.raises(ValueError, match="the name of a player"):
+                await play.arrived(name=name)
+
+
+def test_game_that_cannot_begin_is_refused_like_an_illegal_action() -> None:
+    class Broken(FreeRelay):
+        def begin(self, players: Sequence[str], chance: Chance) -> game.State:
+            raise KeyError("no board")
+
+    table = Table.new(Broken()).apply(Broken(), Entry(1, 1, Kind.SIT, "runner 1", "Ann"), "")
+    with pytest.raises(IllegalActionError, match="cannot begin"):
+        table.apply(Broken(), Entry(1, 2, Kind.START), "")
+
+
+def test_player_cannot_choose_its_dice_by_the_number_of_its_action() -> None:
+    table = Table.new(Relay()).apply(Relay(), Entry(1, 1, Kind.SIT, "runner 1", "Ann", time=1), "")
+    begun = {table.apply(Relay(), Entry(1, number, Kind.START, time=2), "").hash() for number in range(2, 30)}
+    assert len(begun) == 1
+    others = {table.apply(Relay(), Entry(1, 2, Kind.START, time=time), "").hash() for time in range(2, 30)}
+    assert len(others) > 1, "but each place in the order has its own"
+
+
+def test_text_that_is_not_unicode_never_enters_a_table() -> None:
+    with pytest.raises(ValueError, match="not an entry"):
+        decode_entry(1, b'[1,1,"sit","red","\\ud800",{}]')
+    with pytest.raises(ValueError, match="Unicode"):
+        decode_entry(1, b'[1,1,"act","red","run",{"x":["\\ud800"]}]')
+    with pytest.raises(ValueError, match="Unicode"):
+        Table.parse({**Table.new(Chain(2)).as_dict(), "state": {"x": "\ud800"}})
