@@ -32,6 +32,7 @@ class FakeOrderRuntime:
         self.broadcasts: list[OrderMessage] = []
         self.tells: list[tuple[int, OrderMessage]] = []
         self.requests: list[tuple[int, OrderMessage, Callable[[OutcomeKind, bytes], None]]] = []
+        self.given_up: list[OrderMessage] = []
         self.delivered: list[Entry] = []
         self.events: list[OrderEvent] = []
         self.placed: dict[int, Placed] = {}
@@ -68,8 +69,10 @@ class FakeOrderRuntime:
 
     def request(
         self, peer_id: int, data: bytes, timeout_s: float, on_outcome: Callable[[OutcomeKind, bytes], None]
-    ) -> None:
-        self.requests.append((peer_id, decode(data), on_outcome))
+    ) -> Callable[[], None]:
+        message = decode(data)
+        self.requests.append((peer_id, message, on_outcome))
+        return lambda: self.given_up.append(message)
 
     def is_present(self, peer_id: int) -> bool:
         return peer_id in self.present

@@ -3,7 +3,7 @@
 from broadloom.order.catch_up import make_page
 from broadloom.order.codec import encode
 from broadloom.order.log import LogEntry
-from broadloom.order.messages import Assign, Fetch, Run, Status, Submit
+from broadloom.order.messages import Assign, Fetch, Run, Status, Submit, WatchSequencer
 from broadloom.protocol.requests.outgoing import OutcomeKind
 from tests.order.fake_runtime import CONVERSATION, EPOCH, ME, OTHER, SEQUENCER, FakeOrderRuntime, log_of
 
@@ -98,3 +98,15 @@ def test_repeated_assignment_is_ignored() -> None:
         runtime.replica.on_message(SEQUENCER, assign(1, 2))
     assert texts(runtime) == [b"1", b"2"]
     assert not fetches(runtime)
+
+
+def test_replica_that_closes_gives_up_its_watch_of_the_sequencer() -> None:
+    """A channel waits for open requests when it is left."""
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    runtime.run_for(1)
+    watches = [request for _, request, _ in runtime.requests if isinstance(request, WatchSequencer)]
+    assert len(watches) == 1
+    assert not runtime.given_up
+    runtime.replica.close()
+    assert runtime.given_up == watches

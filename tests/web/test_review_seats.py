@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import broadloom
-from broadloom.apps.conference import ConferenceError
+from broadloom.apps.conference import ConferenceError, Meeting
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.review_seats import ReviewSeats
 from tests.channel.joined import QUICK, connected_channels
@@ -27,7 +27,7 @@ async def test_windows_on_a_channel_share_the_participant_of_the_server() -> Non
 
 
 async def test_window_that_closes_while_it_joins_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with connected_channels(1, tls=True) as (channel,):
+    async with connected_channels(1, tls=True) as (channel,), Meeting(channel):
         monkeypatch.setattr(broadloom, "connect", partial(broadloom.connect, settings=QUICK))
         cluster: Any = SimpleNamespace(channel=channel.name, bootstrap=lambda: ["127.0.0.1"])
         seats = ReviewSeats(OwnPeer(cluster=cluster, on_joined=lambda _peer: None))

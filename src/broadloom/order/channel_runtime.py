@@ -11,6 +11,7 @@ from broadloom.errors import BroadloomError, StoreError
 from broadloom.order.codec import LAYER, OrderMessage, decode
 from broadloom.order.messages import Enter, Exit
 from broadloom.order.model import Entry, OrderEvent, Placed
+from broadloom.order.runtime import GiveUp
 from broadloom.protocol.events import Missed
 from broadloom.protocol.identity import Role
 from broadloom.protocol.requests.incoming import IncomingRequest
@@ -103,11 +104,12 @@ class OrderLayer(LayerRuntime):
     def tell(self, peer_id: PeerId, data: bytes) -> None:
         self._layer._start_request(peer_id, data, TELL_TIMEOUT_S, lambda _outcome: None, is_tell=True)
 
-    def request(self, peer_id: PeerId, data: bytes, timeout_s: float, on_outcome: Callable[[Outcome], None]) -> None:
+    def request(self, peer_id: PeerId, data: bytes, timeout_s: float, on_outcome: Callable[[Outcome], None]) -> GiveUp:
         def on_end(outcome: Outcome) -> None:
             self._loop.call_soon(on_outcome, outcome)
 
-        self._layer._start_request(peer_id, data, timeout_s, on_end, is_tell=False)
+        request = self._layer._start_request(peer_id, data, timeout_s, on_end, is_tell=False)
+        return lambda: self._layer._give_up(request)
 
     async def ask(self, peer_id: PeerId, data: bytes, timeout_s: float) -> bytes:
         """As `request`, for the application. Raises a `RequestError`."""
@@ -207,8 +209,10 @@ class ChannelOrderRuntime:
 
     def request(
         self, peer_id: PeerId, data: bytes, timeout_s: float, on_outcome: Callable[[OutcomeKind, bytes], None]
-    ) -> None:
-        self._layer.request(peer_id, data, timeout_s, lambda outcome: self.run(on_outcome, outcome.kind, outcome.data))
+    ) -> GiveUp:
+        return self._layer.request(
+            peer_id, data, timeout_s, lambda outcome: self.run(on_outcome, outcome.kind, outcome.data)
+        )
 
     def is_present(self, peer_id: PeerId) -> bool:
         return self._channel.member(peer_id) is not None

@@ -75,8 +75,7 @@ class Replica:
         from_index: int | None = None,
     ) -> None:
         """With voters, in mode `safe`."""
-        self.runtime = runtime
-        self.id = conversation_id
+        self.runtime, self.id = runtime, conversation_id
         self.settings = settings = settings or OrderSettings()
         self.me = runtime.peer_id
         self.role = Role.ENTERING
@@ -166,6 +165,7 @@ class Replica:
         self.sequencer.stop()
         self.elections.close()
         self.catch_up.cancel()
+        self._watch.close()
 
     # -- what the runtime reports
 

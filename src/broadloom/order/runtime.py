@@ -15,6 +15,8 @@ from broadloom.wire import PeerId
 
 Reply = Callable[[bytes | None], None]
 """Answers a direct request; None refuses it."""
+GiveUp = Callable[[], None]
+"""Gives a request up, if it is still open."""
 
 
 class OrderRuntime(Protocol):
@@ -40,8 +42,8 @@ class OrderRuntime(Protocol):
 
     def request(
         self, peer_id: PeerId, data: bytes, timeout_s: float, on_outcome: Callable[[OutcomeKind, bytes], None]
-    ) -> None:
-        """Ask one member. The outcome follows, never during this call."""
+    ) -> GiveUp:
+        """Ask one member. The outcome follows, never during this call, unless the request is given up."""
 
     def is_present(self, peer_id: PeerId) -> bool:
         """Whether this member is in the roster."""

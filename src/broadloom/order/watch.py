@@ -14,6 +14,7 @@ from broadloom.protocol.requests.outgoing import OutcomeKind
 
 if TYPE_CHECKING:
     from broadloom.order.replica import Replica
+    from broadloom.order.runtime import GiveUp
 
 FAILURES = 2
 """A connection may also be lost while the sequencer lives. Then the second attempt succeeds."""
@@ -25,6 +26,12 @@ class SequencerWatch:
         self._watched = NO_EPOCH
         self._is_open = False
         self._failures = 0
+        self._give_up: GiveUp = lambda: None
+
+    def close(self) -> None:
+        """Otherwise the channel waits for the request when it is left."""
+        self._is_open = False
+        self._give_up()
 
     def update(self) -> None:
         """Called when the epoch or the candidates have changed, and now and then."""
@@ -37,7 +44,7 @@ class SequencerWatch:
         if not replica.policy.may_lead(replica.me) or replica.participants.rank(epoch.sequencer) >= WATCHERS:
             return
         self._is_open = True
-        replica.runtime.request(
+        self._give_up = replica.runtime.request(
             epoch.sequencer,
             encode(WatchSequencer(replica.id, epoch)),
             WATCH_S,

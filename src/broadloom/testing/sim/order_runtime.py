@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from broadloom.order.codec import LAYER, decode
 from broadloom.order.model import Rewound
 from broadloom.order.replica import Replica
+from broadloom.order.runtime import GiveUp
 from broadloom.protocol.events import PeerState
-from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
+from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, RequestState
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.wire.direct_messages import RequestStatus
 from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind
@@ -88,11 +89,17 @@ class PeerOrderRuntime:
 
     def request(
         self, peer_id: int, data: bytes, timeout_s: float, on_outcome: Callable[[OutcomeKind, bytes], None]
-    ) -> None:
+    ) -> GiveUp:
         def on_end(outcome: Outcome) -> None:
             self.peer.runtime.call_soon(lambda: on_outcome(outcome.kind, outcome.data))
 
-        self.peer.requests.request(peer_id, data, timeout_s, on_end, layer=ORDER_KIND >> LAYER_SHIFT)
+        request = self.peer.requests.request(peer_id, data, timeout_s, on_end, layer=ORDER_KIND >> LAYER_SHIFT)
+
+        def give_up() -> None:
+            if request.state is not RequestState.ENDED:
+                self.peer.requests.give_up(request)
+
+        return give_up
 
     def is_present(self, peer_id: int) -> bool:
         return self.peer.roster.get(peer_id) is not None
