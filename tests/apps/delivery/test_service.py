@@ -80,7 +80,7 @@ async def test_only_listed_producers_may_produce_and_only_creators_may_create() 
         with pytest.raises(delivery.DeniedError, match="may not create"):
             await mallory.create("fake/news")
         with pytest.raises(delivery.DeniedError, match="created by editor"):
-            await mallory.close(SCORES)
+            await mallory.close_topic(SCORES)
 
 
 async def test_meter_records_subscribers_by_the_name_on_their_ticket(tmp_path: Path) -> None:

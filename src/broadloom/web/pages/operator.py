@@ -219,7 +219,7 @@ class OperatorPage:
         dialog.delete()
         if not is_confirmed:
             return
-        await self._visitor.service.close(path, timeout_s=DESK_S)
+        await self._visitor.service.close_topic(path, timeout_s=DESK_S)
         await self._refresh_all()
 
 
