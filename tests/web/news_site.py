@@ -7,14 +7,14 @@ import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-from broadloom.pipeline.results import Results, ResultsManifest, TableBuild
 from broadloom.pipeline.tables import table
-from broadloom.record.arrow_import import pa, pq
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.server import serve
 from tests.apps.delivery.newsroom import Newsroom
 from tests.channel.joined import QUICK
+from tests.web.sample_data import write_tables
 
 SCORES = "sports/nfl/scores"
 PUBLISH_S = 0.2
@@ -23,11 +23,11 @@ PUBLISH_S = 0.2
 def make_bills(folder: Path) -> None:
     """What the pipeline would write about anna's reading and an ad."""
     now = datetime.now(UTC)
-    rows: dict[str, list[dict]] = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "invoices": [
-            _row("invoices", "anna", f"{now:%Y-%m}", "open", Decimal("754000"), Decimal("0.0950")),
-            _row("invoices", "anna", "2026-01", "invoice", Decimal("7200000"), Decimal("0.9000")),
-            _row("invoices", "ben", f"{now:%Y-%m}", "open", Decimal("3600000"), Decimal("0.4500")),
+            invoice_row("anna", f"{now:%Y-%m}", "open", Decimal("754000"), Decimal("0.0950")),
+            invoice_row("anna", "2026-01", "invoice", Decimal("7200000"), Decimal("0.9000")),
+            invoice_row("ben", f"{now:%Y-%m}", "open", Decimal("3600000"), Decimal("0.4500")),
         ],
         "ad_broadcasts": [
             dict.fromkeys(each.name for each in table("ad_broadcasts").columns)
@@ -35,28 +35,28 @@ def make_bills(folder: Path) -> None:
             | {"fee": Decimal("1.0250"), "currency": "EUR", "channel": "0" * 16}
         ],
     }
-    with Results(folder).transaction() as writing:
-        manifest = ResultsManifest()
-        for name, table_rows in rows.items():
-            place = writing.staging_path / name
-            place.mkdir(parents=True)
-            arrow_table = pa.Table.from_pylist(table_rows, schema=table(name).schema)
-            pq.write_table(arrow_table, place / "part-0.parquet")
-            manifest.tables[name] = TableBuild(writing.build, "", arrow_table.num_rows, 1, 0.1)
-        writing.commit(manifest)
+    write_tables(folder, rows)
 
 
-def _row(name: str, subscriber: str, month: str, kind: str, connected_ms: Decimal, amount: Decimal) -> dict:
-    return dict.fromkeys(each.name for each in table(name).columns) | {
+def invoice_row(
+    subscriber: str,
+    month: str,
+    kind: str,
+    connected_ms: Decimal,
+    amount: Decimal,
+    topic: str = SCORES,
+    currency: str = "EUR",
+) -> dict[str, Any]:
+    return dict.fromkeys(each.name for each in table("invoices").columns) | {
         "invoice_id": "c0ffee" * 4 if kind == "invoice" else None,
         "kind": kind,
         "billing_month": month,
         "subscriber": subscriber,
-        "topic": SCORES,
+        "topic": topic,
         "plan_name": "visitor",
         "connected_ms": connected_ms,
         "amount": amount,
-        "currency": "EUR",
+        "currency": currency,
         "time_zone": "UTC",
         "channel": "0" * 16,
     }

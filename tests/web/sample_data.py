@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
@@ -52,9 +53,12 @@ def make_tables(folder: Path, *, missing: int = 0, waits_for: str | None = None,
         }
         for number in range(1, missing + 1)
     ]
-    rows = {"audit_summary": [summary], "audit_findings": audit}
-    results = Results(folder)
-    with results.transaction() as writing:
+    write_tables(folder, {"audit_summary": [summary], "audit_findings": audit})
+    return folder
+
+
+def write_tables(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    with Results(folder).transaction() as writing:
         manifest = ResultsManifest()
         for name, table_rows in rows.items():
             place = writing.staging_path / name
@@ -63,7 +67,6 @@ def make_tables(folder: Path, *, missing: int = 0, waits_for: str | None = None,
             pq.write_table(arrow_table, place / "part-0.parquet")
             manifest.tables[name] = TableBuild(writing.build, "", arrow_table.num_rows, 1, 0.1)
         writing.commit(manifest)
-    return folder
 
 
 def make_live_tables(folder: Path, sent: int) -> None:

@@ -41,7 +41,7 @@ async def test_requests_are_observed_only_while_a_page_is_open(client: tuple[Swi
             await switch.request("print", b"\xff\xfe")
         await eventually(lambda: opened.requests and next(iter(opened.requests.values())).is_ended)
         [seen] = opened.requests.values()
-        assert seen.text == "(2 bytes that are no text)"
+        assert seen.text == "(2 bytes of binary data)"
         assert [step.state for step in seen.steps] == [State.SENT, State.FAILED]
         assert seen.took_s is not None
         await opened.remove_view("two")

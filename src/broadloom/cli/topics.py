@@ -186,7 +186,7 @@ async def close(
     - `broadloom topics close delivery/news sports/nfl/scores --text "the season is over" --ticket ann.ticket`
     """
     async with service_options.open(channel) as service:
-        await service.close(path, text, timeout_s=service_options.timeout)
+        await service.close_topic(path, text, timeout_s=service_options.timeout)
     print_result({"path": path, "closed": True}, f"closed {escape_control_chars(path)}", json=json)
 
 

@@ -1,17 +1,21 @@
 """What the pipeline has billed, for one subscriber and for the topics of one operator. Read without Spark."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from functools import reduce
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from broadloom.web.table_catalog import Filter, TableCatalog
+from broadloom.record.arrow_import import pa
+from broadloom.web.table_catalog import Filter, OneOf, TableCatalog, reading_again
 
-ROWS_MAX = 20_000
-"""Rows of a table that are read for a page."""
+SUMMED = ("topic", "billing_month", "time_zone", "currency")
+"""Rows of `invoices` that have these in common are added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +23,22 @@ class Amount:
     """What was used, and what it costs."""
 
     connected_ms: Decimal = Decimal(0)
-    money: Decimal = Decimal(0)
-    currency: str = ""
+    money: dict[str, Decimal] = field(default_factory=dict)
+    """By currency."""
 
-    def plus(self, row: dict[str, Any]) -> "Amount":
-        return Amount(
-            self.connected_ms + (row["connected_ms"] or 0),
-            self.money + (row["amount"] or 0),
-            self.currency or row["currency"] or "",
-        )
+    def plus(self, other: "Amount") -> "Amount":
+        money = dict(self.money)
+        for currency, amount in other.money.items():
+            money[currency] = money.get(currency, Decimal(0)) + amount
+        return Amount(self.connected_ms + other.connected_ms, money)
 
     @property
     def text(self) -> str:
-        return f"{self.money:,.2f} {self.currency}".strip()
+        return " + ".join(f"{money:,.2f} {currency}" for currency, money in sorted(self.money.items()))
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    return reduce(Amount.plus, amounts, Amount())
 
 
 class Bills:
@@ -45,26 +52,38 @@ class Bills:
 
     def months(self, subscriber: str) -> list[dict[str, Any]]:
         """The rows of `invoices` of a subscriber, newest month first."""
-        rows = self._rows("invoices", Filter("subscriber", "is", subscriber))
+        chosen = Filter("subscriber", "is", subscriber)
+        rows = reading_again(lambda: list(self._rows("invoices", chosen)))
         return sorted(rows, key=lambda row: (row["billing_month"], row["topic"] or ""), reverse=True)
 
     def revenue(self, topics: Iterable[str]) -> dict[str, Amount]:
         """What the subscribers of these topics owe for this month."""
-        wanted = frozenset(topics)
-        return this_month(row for row in self._rows("invoices", Filter()) if row["topic"] in wanted)
+        chosen = OneOf("topic", frozenset(topics))
+        return reading_again(
+            lambda: this_month(row for batch in self._batches("invoices", chosen) for row in _sums(batch))
+        )
 
-    def ads(self, topics: Iterable[str]) -> list[dict[str, Any]]:
-        """The ads on these topics, newest first."""
-        wanted = frozenset(topics)
-        rows = [row for row in self._rows("ad_broadcasts", Filter()) if row["topic"] in wanted]
-        return sorted(rows, key=lambda row: row["broadcast_time"], reverse=True)
+    def ads(self, topics: Iterable[str], count: int) -> list[dict[str, Any]]:
+        """The last ads on these topics, newest first."""
+        chosen = OneOf("topic", frozenset(topics))
+        return reading_again(
+            lambda: heapq.nlargest(count, self._rows("ad_broadcasts", chosen), key=itemgetter("broadcast_time"))
+        )
 
-    def _rows(self, name: str, chosen: Filter) -> list[dict[str, Any]]:
+    def _rows(self, name: str, chosen: Filter | OneOf) -> Iterator[dict[str, Any]]:
+        return (row for batch in self._batches(name, chosen) for row in batch.to_pylist())
+
+    def _batches(self, name: str, chosen: Filter | OneOf) -> Iterator[pa.RecordBatch]:
         entry = next((each for each in self._catalog.entries() if each.key == name), None)
-        if entry is None:
-            return []
-        found: list[dict[str, Any]] = self._catalog.page(entry, chosen, 0, ROWS_MAX).to_pylist()
-        return found
+        return self._catalog.batches(entry, chosen) if entry is not None and entry.rows else iter(())
+
+
+def _sums(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """A row for all subscribers: a batch can have tens of thousands of them."""
+    sums = pa.Table.from_batches([batch]).group_by(SUMMED).aggregate([("connected_ms", "sum"), ("amount", "sum")])
+    names = [each.removesuffix("_sum") for each in sums.column_names]
+    found: list[dict[str, Any]] = sums.rename_columns(names).to_pylist()
+    return found
 
 
 def this_month(rows: Iterable[dict[str, Any]]) -> dict[str, Amount]:
@@ -72,5 +91,7 @@ def this_month(rows: Iterable[dict[str, Any]]) -> dict[str, Amount]:
     found: dict[str, Amount] = {}
     for row in rows:
         if row["billing_month"] == f"{datetime.now(ZoneInfo(row['time_zone'])):%Y-%m}":
-            found[row["topic"] or ""] = found.get(row["topic"] or "", Amount()).plus(row)
+            money = {row["currency"]: row["amount"]} if row["currency"] and row["amount"] is not None else {}
+            amount = Amount(Decimal(row["connected_ms"] or 0), money)
+            found[row["topic"] or ""] = found.get(row["topic"] or "", Amount()).plus(amount)
     return found

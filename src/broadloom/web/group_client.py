@@ -127,5 +127,5 @@ def display_text(message: GroupMessage) -> str:
     try:
         text = message.text
     except ValueError:
-        return f"({len(message.data):,} bytes that are no text)"
+        return f"({len(message.data):,} bytes of binary data)"
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]} …"

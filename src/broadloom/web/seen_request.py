@@ -80,7 +80,7 @@ def payload_text(data: bytes) -> str:
     try:
         return cut(data.decode())
     except ValueError:
-        return f"({len(data):,} bytes that are no text)"
+        return f"({len(data):,} bytes of binary data)"
 
 
 def cut(text: str) -> str:

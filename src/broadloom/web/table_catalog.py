@@ -5,12 +5,13 @@ table is read through a scanner, so only the rows that are shown are in memory.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.live.store import LiveStore, LiveTablesNotFoundError
@@ -19,6 +20,8 @@ from broadloom.pipeline.results import Results
 from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pc
 from broadloom.testing.checks.settling import Verdict
+
+T = TypeVar("T")
 
 BATCH_ROWS = 50_000
 READ_ATTEMPTS = 3
@@ -84,6 +87,17 @@ class Filter:
         raise FilterError(f"there is no condition {self.condition!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Rows in which one column has one of these texts."""
+
+    column: str
+    values: frozenset[str]
+
+    def expression(self, _schema: pa.Schema) -> Any:
+        return pc.field(self.column).isin(pa.array(sorted(self.values), pa.string()))
+
+
 class TableCatalog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -133,17 +147,14 @@ class TableCatalog:
 
     def page(self, entry: CatalogEntry, chosen: Filter, first: int, count: int) -> pa.Table:
         """Some rows, in file order."""
-        for attempt in range(READ_ATTEMPTS):
-            dataset = self._source(entry)
-            try:
-                head = dataset.head(first + count, filter=chosen.expression(dataset.schema))
-                return head.slice(first)
-            except FileNotFoundError:
-                if attempt + 1 == READ_ATTEMPTS:
-                    raise
-        raise AssertionError
 
-    def batches(self, entry: CatalogEntry, chosen: Filter) -> Iterator[pa.RecordBatch]:
+        def read() -> pa.Table:
+            dataset = self._source(entry)
+            return dataset.head(first + count, filter=chosen.expression(dataset.schema)).slice(first)
+
+        return reading_again(read)
+
+    def batches(self, entry: CatalogEntry, chosen: Filter | OneOf) -> Iterator[pa.RecordBatch]:
         """All rows, batch by batch."""
         dataset = self._source(entry)
         yield from dataset.to_batches(filter=chosen.expression(dataset.schema), batch_size=BATCH_ROWS)
@@ -166,6 +177,14 @@ class TableCatalog:
             if each.key == key:
                 return each
         raise TableNotFoundError(f"there is no table {key!r} here; run: broadloom pipeline run --out {self.folder}")
+
+
+def reading_again(read: Callable[[], T]) -> T:
+    """Read, and if a file was replaced meanwhile, once more."""
+    for _ in range(READ_ATTEMPTS - 1):
+        with suppress(FileNotFoundError):
+            return read()
+    return read()
 
 
 def _text(table: Table | None) -> tuple[str, dict[str, str]]:

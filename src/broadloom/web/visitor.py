@@ -95,7 +95,9 @@ class Visitor:
         self._producers: dict[str, Producer] = {}
         self._lock = asyncio.Lock()
         self.last_audience: dict[str, int] = {}
-        self._asked: tuple[float, tuple[str, ...]] = (-AUDIENCE_AGE_S, ())
+        self._asked_at: dict[str, float] = {}
+        """When meters were asked about a topic."""
+        self._asking = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -151,6 +153,10 @@ class Visitor:
         except DeliveryError as problem:
             self.problem = str(problem)
 
+    def is_shown(self, path: str) -> bool:
+        """A page shows the topic now."""
+        return bool(self._views.get(path))
+
     def hide(self, path: str, client_id: str) -> None:
         """The page was closed; the connection ends soon if no other shows the topic."""
         views = self._views.get(path, set())
@@ -160,7 +166,7 @@ class Visitor:
 
     async def _close_later(self, path: str) -> None:
         await asyncio.sleep(LINGER_S)
-        if not self._views.get(path):
+        if not self.is_shown(path):
             await self._disconnect(path)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -211,13 +217,17 @@ class Visitor:
     # -- audiences
 
     async def audience(self, paths: tuple[str, ...]) -> dict[str, int]:
-        """How many subscribers are connected to these topics, as meters know it."""
-        now = asyncio.get_running_loop().time()
-        asked_at, asked = self._asked
-        if asked != paths or now >= asked_at + AUDIENCE_AGE_S:
-            self._asked = (now, paths)
-            self.last_audience = await self.service.audience(*paths)
-        return self.last_audience
+        """How many subscribers are connected to these topics, as meters know it. Topics that no meter knows are
+        missing."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            self._asked_at = {path: at for path, at in self._asked_at.items() if now < at + AUDIENCE_AGE_S}
+            if wanted := [path for path in paths if path not in self._asked_at]:
+                found = await self.service.audience(*wanted)
+                kept = {path: count for path, count in self.last_audience.items() if path in self._asked_at}
+                self.last_audience = kept | found
+                self._asked_at |= dict.fromkeys(wanted, now)
+            return {path: self.last_audience[path] for path in paths if path in self.last_audience}
 
     async def close(self) -> None:
         for task in tuple(self._closing):
@@ -233,5 +243,5 @@ def item_text(item: Item) -> str:
     try:
         text = item.text
     except ValueError:
-        return f"({len(item.data):,} bytes that are no text)"
+        return f"({len(item.data):,} bytes of binary data)"
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]} …"

@@ -175,7 +175,7 @@ async def test_topic_created_later_belongs_to_the_feed_and_a_closed_one_ends() -
         await producer.wait_for_subscribers(1, timeout_s=20)
         await producer.publish_text("new")
         assert (await feed.receive(20)).text == "new"
-        await editor.close("sports/one", "the season is over")
+        await editor.close_topic("sports/one", "the season is over")
         await eventually(lambda: feed.topics["sports/one"].endswith("the season is over"))
         assert [topic.path for topic in anna.topics()] == ["sports/two"]
         again = await editor.create("sports/one")

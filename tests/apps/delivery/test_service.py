@@ -9,8 +9,10 @@ import polars as pl
 import pytest
 
 from broadloom.apps import delivery
+from broadloom.apps.delivery import meter as meter_module
 from broadloom.errors import NotSentError
 from broadloom.rules import Rules, SealingPrivateKey, parse
+from broadloom.wire import PeerId
 from tests.apps.delivery.bills import built
 from tests.apps.delivery.newsroom import Newsroom
 from tests.support import TIMEOUT_S, eventually
@@ -78,7 +80,7 @@ async def test_only_listed_producers_may_produce_and_only_creators_may_create() 
         with pytest.raises(delivery.DeniedError, match="may not create"):
             await mallory.create("fake/news")
         with pytest.raises(delivery.DeniedError, match="created by editor"):
-            await mallory.close(SCORES)
+            await mallory.close_topic(SCORES)
 
 
 async def test_meter_records_subscribers_by_the_name_on_their_ticket(tmp_path: Path) -> None:
@@ -128,6 +130,31 @@ async def test_directory_says_what_plans_cost_and_how_many_are_connected(tmp_pat
         async with anna.subscribe(SCORES, plan="visitor"):
             await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 1})
         await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 0})
+
+
+async def test_question_about_all_topics_of_a_channel_costs_a_meter_one_pass_over_its_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[object] = []
+    go_through = meter_module._Connection._present
+
+    def counted(connection: meter_module._Connection) -> dict[PeerId, str]:
+        passes.append(connection)
+        return go_through(connection)
+
+    monkeypatch.setattr(meter_module._Connection, "_present", counted)
+    async with Newsroom() as room:
+        await room.desk()
+        editor, anna = await room.open("editor"), await room.open("anna")
+        meter = await room.meter(tmp_path / "tapes")
+        topics = [f"weather/{number}" for number in range(100)]
+        await editor.create("weather", topics={topic.removeprefix("weather/"): () for topic in topics})
+        await anna.wait_for(*topics)
+        async with anna.subscribe("weather/7"):
+            await eventually(lambda: meter.audience("weather/7") == frozenset({"anna"}))
+            passes.clear()
+            assert await editor.audience(*topics) == dict.fromkeys(topics, 0) | {"weather/7": 1}
+            assert len(passes) == 1
 
 
 async def test_subscribers_see_their_own_account_and_creators_see_the_subscribers() -> None:

@@ -12,8 +12,6 @@ from tests.channel.joined import QUICK
 from tests.support import TIMEOUT_S
 
 SCORES = "sports/nfl/scores"
-RENAMED = {"close": "close_topic"}
-"""`close` ends a twin."""
 
 
 def read_and_publish(room: Newsroom) -> tuple[str, str, dict[str, str]]:
@@ -46,4 +44,4 @@ async def test_synchronous_program_subscribes_and_publishes() -> None:
 def test_synchronous_twins_have_all_public_members(name: str) -> None:
     twin: Any = getattr(sync, name)
     members = {each for each in vars(getattr(delivery, name)) if not each.startswith("_")} - {"aclose", "channel"}
-    assert {RENAMED.get(each, each) for each in members} <= set(dir(twin))
+    assert members <= set(dir(twin))

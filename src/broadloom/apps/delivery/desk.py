@@ -69,7 +69,7 @@ class Desk:
       topics, and who may close and withdraw what others created. Each is a collection of names, or a function.
     - `prices`: what plans cost, in words for readers. They are not a condition: the billing file decides.
     - `ticket_s`: the longest lifetime of a ticket.
-    - `options`: of `broadloom.connect`, as `bootstrap`.
+    - `options`: of `broadloom.connect`, such as `bootstrap`.
     """
 
     def __init__(

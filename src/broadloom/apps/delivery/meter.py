@@ -91,10 +91,20 @@ class Meter:
 
     def audience(self, topic: str) -> frozenset[str] | None:
         """The names of the subscribers that are connected to a topic now; None if it is not metered here."""
-        found = self.service.directory.topic(topic)
-        membership = self._memberships.get(found.entry.path) if found is not None else None
-        connection = membership.connection if membership is not None else None
-        return connection.audience(topic) if isinstance(connection, _Connection) else None
+        return self._audiences((topic,)).get(topic)
+
+    def _audiences(self, topics: tuple[str, ...]) -> dict[str, frozenset[str]]:
+        by_connection: dict[_Connection, set[str]] = {}
+        for topic in topics:
+            found = self.service.directory.topic(topic)
+            membership = self._memberships.get(found.entry.path) if found is not None else None
+            if membership is not None and isinstance(membership.connection, _Connection):
+                by_connection.setdefault(membership.connection, set()).add(topic)
+        return {
+            topic: names
+            for connection, wanted in by_connection.items()
+            for topic, names in connection.audiences(wanted).items()
+        }
 
     def _on_audience_query(self, request: DirectRequest) -> bytes:
         """Every member of the directory may know how many there are, but not who."""
@@ -102,8 +112,8 @@ class Meter:
             asked = decode(AudienceQuery, request.data)
         except ValueError as problem:
             raise RefusedError(str(problem)) from None
-        found = {topic: self.audience(topic) for topic in asked.topics}
-        return encode(Audience(counts={topic: len(names) for topic, names in found.items() if names is not None}))
+        found = self._audiences(asked.topics)
+        return encode(Audience(counts={topic: len(names) for topic, names in found.items()}))
 
     async def wait_until_metering(self, *paths: str, timeout_s: float = 30.0) -> None:
         """Wait until the channels of these topics are joined. Raises `TimeoutError`."""
@@ -217,9 +227,14 @@ class _Connection:
                 self._prune_at = max(PRUNE_MIN, 2 * len(self._present()))
         return b""
 
-    def audience(self, topic: str) -> frozenset[str]:
+    def audiences(self, topics: set[str]) -> dict[str, frozenset[str]]:
+        """One pass over the members, however many topics are asked for."""
         present = self._present()
-        return frozenset(present[peer_id] for peer_id, each in self._identified.items() if topic in each.topics)
+        found: dict[str, set[str]] = {topic: set() for topic in topics}
+        for peer_id, each in self._identified.items():
+            for topic in topics.intersection(each.topics):
+                found[topic].add(present[peer_id])
+        return {topic: frozenset(names) for topic, names in found.items()}
 
     def _present(self) -> dict[PeerId, str]:
         """The names of the members; identifications of others are forgotten."""

@@ -61,7 +61,7 @@ NOT_HANDLED = ("no_handler", "busy", "expired", "leaving")
 
 class Service:
     """Use it with `async with`. `name` is the channel of the directory, `ticket` the one that its operator has issued;
-    the name on it is that of the subscriber. Further options are those of `broadloom.connect`, as `bootstrap`."""
+    the name on it is that of the subscriber. Further options are those of `broadloom.connect`, such as `bootstrap`."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Service:
         assert entry is not None
         return entry
 
-    async def close(self, path: str, text: str = "", *, timeout_s: float | None = TIMEOUT_S) -> None:
+    async def close_topic(self, path: str, text: str = "", *, timeout_s: float | None = TIMEOUT_S) -> None:
         """Close an entry, for its creator and operators: its members leave."""
         await self._ask(DeskRequest(action=Action.CLOSE, paths=(path,), text=text), timeout_s)
 
@@ -226,7 +226,7 @@ class Service:
     # -- what desks and meters know
 
     async def account(self, *, timeout_s: float | None = TIMEOUT_S) -> Account:
-        """The own subscriptions, and whether one may create topics and is an operator."""
+        """The subscriber's own subscriptions, and whether it may create topics and is an operator."""
         reply = await self._ask(DeskRequest(action=Action.ACCOUNT), timeout_s)
         return decode_account(reply.account)
 
@@ -237,7 +237,7 @@ class Service:
         return {name: decode_subscription(values) for name, values in reply.subscribers.items()}
 
     async def prices(self) -> dict[str, str]:
-        """What plans cost, in words of the operator. Plans that a desk does not describe are missing."""
+        """What each plan costs, as the operator describes it. Plans without a description are missing."""
         try:
             value = await self._boxes.fetch(PRICES_MAILBOX, of=DESK)
             return {str(name): str(text) for name, text in json.loads(value.data).items()}

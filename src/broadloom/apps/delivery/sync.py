@@ -65,7 +65,7 @@ class Service(_EnteredSyncWrapper[AsyncService]):
     subscribe = calls_into(Feed, AsyncService.subscribe)
     produce = calls_into(Producer, AsyncService.produce)
     create = awaits(AsyncService.create)
-    close_topic = awaits(AsyncService.close)
+    close_topic = awaits(AsyncService.close_topic)
     withdraw = awaits(AsyncService.withdraw)
     reinstate = awaits(AsyncService.reinstate)
     unsubscribe = awaits(AsyncService.unsubscribe)

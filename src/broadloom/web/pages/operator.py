@@ -10,7 +10,7 @@ from nicegui.events import GenericEventArguments
 
 from broadloom.apps.delivery import Entry, Subscription
 from broadloom.protocol.owner.card import SecurityLevel
-from broadloom.web.bills import Amount
+from broadloom.web.bills import Amount, total
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.pages.layout import button, data_table, empty_state, every, paragraph, section
 from broadloom.web.pages.sign_in import signed_in
@@ -99,10 +99,10 @@ class OperatorPage:
         entries = {topic.entry.path: topic.entry for topic in visitor.service.topics()}
         own = [each for each in entries.values() if account.is_operator or each.creator == account.name][:ENTRIES_MAX]
         topics = [topic for each in own for topic in each.offer.topics]
-        audience = await visitor.service.audience(*topics)
+        audience = await visitor.audience(tuple(topics))
         subscribers = await self._subscribers_of(own)
         revenue = await asyncio.to_thread(bills.revenue, topics) if bills is not None else {}
-        ads = (await asyncio.to_thread(bills.ads, topics))[:ADS_MAX] if bills is not None else []
+        ads = await asyncio.to_thread(bills.ads, topics, ADS_MAX) if bills is not None else []
         if (own, subscribers) != self._shown:
             self._shown = (own, subscribers)
             self._entries.clear()
@@ -219,7 +219,7 @@ class OperatorPage:
         dialog.delete()
         if not is_confirmed:
             return
-        await self._visitor.service.close(path, timeout_s=DESK_S)
+        await self._visitor.service.close_topic(path, timeout_s=DESK_S)
         await self._refresh_all()
 
 
@@ -229,8 +229,8 @@ def _summary(
     topics = entry.offer.topics
     active = sum(each.plan is not None for each in subscribers.values())
     here = sum(audience.get(topic, 0) for topic in topics)
-    earned = [revenue[topic] for topic in topics if topic in revenue]
-    money = f"{sum(each.money for each in earned):,.2f} {earned[0].currency} this month" if earned else "no revenue yet"
+    earned = total(revenue[topic] for topic in topics if topic in revenue)
+    money = f"{earned.text} this month" if earned.money else "no revenue yet"
     return f"{active:,} subscribed · {here:,} here now · {money}"
 
 

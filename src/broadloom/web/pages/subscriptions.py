@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
-from broadloom.web.bills import Amount, this_month
+from broadloom.web.bills import Amount, this_month, total
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.pages.layout import button, data_table, empty_state, every, paragraph, section
 from broadloom.web.pages.sign_in import signed_in
@@ -44,7 +44,7 @@ class SubscriptionsPage:
         written_at = bills.written_at if bills is not None else ""
         await visitor.refresh_account()
         amounts = this_month(rows)
-        current, total = self._current(amounts), _sum(amounts.values())
+        current, in_all = self._current(amounts), total(amounts.values())
         issued = [row for row in rows if row["kind"] in ISSUED][:BILLS_MAX]
         if (current, issued, written_at) == self._shown:
             return
@@ -56,7 +56,7 @@ class SubscriptionsPage:
         )
         self._body.clear()
         with self._body:
-            self._show(current, total, issued)
+            self._show(current, in_all, issued)
 
     def _current(self, amounts: dict[str, Amount]) -> list[tuple[str, str, str, str, str]]:
         """Path, plan, since, connect time and cost of each subscription, and of topics that have ended this month."""
@@ -71,16 +71,16 @@ class SubscriptionsPage:
                 plans[path] = ("free", "this visit")
         found = []
         for path in sorted({*plans, *(topic for topic in amounts if topic and topic not in plans)}):
-            amount = _sum(each for topic, each in amounts.items() if topic == path or topic.startswith(f"{path}/"))
+            amount = total(each for topic, each in amounts.items() if topic == path or topic.startswith(f"{path}/"))
             if path not in plans and any(path.startswith(f"{other}/") for other in plans):
                 continue
             plan, since = plans.get(path, ("ended", ""))
-            found.append(
-                (path, plan, since, duration_text(amount.connected_ms), amount.text if amount.currency else "–")
-            )
+            found.append((path, plan, since, duration_text(amount.connected_ms), amount.text or "–"))
         return found
 
-    def _show(self, current: list[tuple[str, str, str, str, str]], total: Amount, issued: list[dict[str, Any]]) -> None:
+    def _show(
+        self, current: list[tuple[str, str, str, str, str]], in_all: Amount, issued: list[dict[str, Any]]
+    ) -> None:
         with section("This month"):
             if not current:
                 empty_state("You are not subscribed to anything.", "Choose a topic on the page All topics.")
@@ -92,8 +92,8 @@ class SubscriptionsPage:
                         with ui.element("tbody"):
                             for row in current:
                                 self._row(row)
-                if total.currency:
-                    paragraph(f"In all: {duration_text(total.connected_ms)}, {total.text}.", "bl-guarantee bl-total")
+                if in_all.money:
+                    paragraph(f"In all: {duration_text(in_all.connected_ms)}, {in_all.text}.", "bl-guarantee bl-total")
         with section("Bills"):
             if issued:
                 data_table("Bills", BILL_COLUMNS, [_bill(row) for row in issued])
@@ -131,15 +131,6 @@ def duration_text(milliseconds: Decimal) -> str:
     seconds = int(milliseconds / 1000)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     return f"{hours:,} h {minutes:02} min" if hours else f"{minutes} min {seconds % 60:02} s"
-
-
-def _sum(amounts: Any) -> Amount:
-    total = Amount()
-    for each in amounts:
-        total = Amount(
-            total.connected_ms + each.connected_ms, total.money + each.money, total.currency or each.currency
-        )
-    return total
 
 
 def _day(ms: int) -> str:

@@ -7,6 +7,7 @@ from nicegui import Client, ui
 
 from broadloom.apps.delivery import Topic
 from broadloom.apps.delivery.entitlements import DESK, METER
+from broadloom.protocol.owner.card import SecurityLevel
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.pages.layout import button, call_soon, empty_state, every, paragraph
 from broadloom.web.visitor import AUDIENCE_AGE_S, TEXT_CHARS_MAX, Reading, SeenItem, Visitor
@@ -24,21 +25,27 @@ class TopicPanel:
         self._visitor = visitor
         self._path = path
         self._prices: dict[str, str] = {}
-        self._topics: list[Topic] = []
+        self._topics = _topics(visitor, path)
         self._state: tuple[object, ...] = ()
         self._last = 0
         self._shown: list[ui.element] = []
         with ui.element("h2").classes("bl-topic-path"):
             ui.label(path.replace("/", " / "))
         self._body = ui.element("div")
-        call_soon(partial(self._open, ui.context.client))
+        call_soon(self._open)
+        if self._topics:
+            # Before anything is awaited: a tab that is closed while its page loads is disconnected, too. Not when the
+            # page is deleted, which is later: connect time can cost money.
+            client = ui.context.client
+            client.on_connect(partial(visitor.show, path, client.id))
+            client.on_disconnect(partial(self._on_disconnected, client))
 
-    async def _open(self, client: Client) -> None:
+    def _on_disconnected(self, client: Client) -> None:
+        if not client.has_socket_connection:  # else this was the old connection of a tab that has connected again
+            self._visitor.hide(self._path, client.id)
+
+    async def _open(self) -> None:
         self._prices = await self._visitor.service.prices()
-        try:
-            self._topics = self._visitor.service.topics(self._path)
-        except ValueError:
-            self._topics = []
         self._body.clear()
         with self._body:
             if not self._topics:
@@ -47,10 +54,6 @@ class TopicPanel:
             self._build()
             every(REFRESH_S, self._refresh)
             every(AUDIENCE_AGE_S, self._refresh_audience)
-        # Not when the page is deleted, which is later: connect time can cost money.
-        client.on_disconnect(partial(self._visitor.hide, self._path, client.id))
-        client.on_connect(partial(self._visitor.show, self._path, client.id))
-        await self._visitor.show(self._path, client.id)
 
     # -- parts
 
@@ -73,6 +76,8 @@ class TopicPanel:
             self._plan = ui.radio({plan: self._plan_text(plan) for plan in plans}, value=next(iter(plans), None))
             self._plan.props("dense").classes("bl-plans").set_visibility(len(plans) > 1)
             button("Subscribe", self._subscribe, "subscribe", is_primary=True)
+            if first.entry.offer.level is SecurityLevel.TICKETS:
+                paragraph("Other readers see your name while you are connected.", "bl-quiet bl-small")
         with ui.element("div").classes("bl-do") as self._leaving:
             button("Unsubscribe", self._unsubscribe, "unsubscribe")
         if not is_category and self._visitor.name in first.producers:
@@ -198,11 +203,18 @@ class TopicPanel:
 
     async def _refresh_audience(self) -> None:
         reading = self._visitor.readings.get(self._path)
-        counts = await self._visitor.service.audience(*(topic.path for topic in self._topics[:TOPICS_SHOWN_MAX]))
+        counts = await self._visitor.audience(tuple(topic.path for topic in self._topics[:TOPICS_SHOWN_MAX]))
         text = f"{sum(counts.values()):,} subscriber{'s' * (sum(counts.values()) != 1)}" if counts else "not known"
         others = {METER, DESK, *(name for topic in self._topics for name in topic.producers)}
         names = reading.feed.member_names() - others if reading is not None else frozenset()
         self._here.set_text(f"{text}: {_names(names)}" if names else text)
+
+
+def _topics(visitor: Visitor, path: str) -> list[Topic]:
+    try:
+        return visitor.service.topics(path)
+    except ValueError:  # no path at all
+        return []
 
 
 def _names(names: set[str] | frozenset[str]) -> str:
