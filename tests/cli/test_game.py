@@ -9,6 +9,14 @@ from typer.testing import CliRunner
 
 from broadloom.cli.main import app
 from tests.cli.harness import CommandProcess, new_channel, run, running_command
+from tests.support import wait_until
+
+
+def monitored_players(lobby: str) -> dict[str, str] | None:
+    code, out, _ = run("game", "show", lobby, "board-1", "--no-tls", "--json")
+    assert code == 0
+    activity = json.loads(out)["activity"]
+    return dict(activity["players"]) if activity is not None else None
 
 
 @pytest.mark.long
@@ -27,8 +35,7 @@ def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
                 player.type(f"{cell}\n")  # one of the first two is not on turn, and is told so
             ann.wait_for_output('"change": "Acted"')
             bob.wait_for_output('"change": "Acted"')
-            code, out, _ = run("game", "show", lobby, "board-1", "--no-tls", "--json")
-            assert (code, json.loads(out)["players"]) == (0, 2)
+            wait_until(lambda: monitored_players(lobby) == {"red": "Ann", "blue": "Bob"}, "the monitor reports players")
             for player in (bob, ann):
                 player.type("quit\n")
                 assert player.wait().code == 0

@@ -94,8 +94,7 @@ async def register(
     title: Annotated[str, option("A line for the list.", "TEXT")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Register a game in a lobby. It stays while the lobby has members, such as a
-    monitor, or a keeper (`broadloom keep`).
+    """Register a game in a lobby, where it stays while members, such as a monitor, or a keeper are there.
 
     Examples:
 

@@ -69,7 +69,7 @@ class GameClient:
 
 
 class GamePlay:
-    """One browser window in one game."""
+    """One player or spectator in one game."""
 
     def __init__(self, name: str, play: Play, stack: AsyncExitStack, on_close: "Callable[[GamePlay], None]") -> None:
         self.name = name
@@ -85,6 +85,38 @@ class GamePlay:
     async def close(self) -> None:
         self._on_close(self)
         await self._stack.aclose()
+
+
+class GameWindow:
+    """One browser window: in one game at most, and in none after it was closed."""
+
+    def __init__(self, client: GameClient) -> None:
+        self.entered: GamePlay | None = None
+        self._client = client
+        self._entering = asyncio.Lock()
+        self._is_closed = False
+
+    async def enter(self, name: str, player: str) -> bool:
+        """False if it was closed meanwhile, or is entering a game already, after a double click."""
+        if self._entering.locked():
+            return False
+        async with self._entering:
+            await self.leave()
+            entered = await self._client.enter(name, player)
+            if self._is_closed:
+                await entered.close()
+                return False
+            self.entered = entered
+            return True
+
+    async def leave(self) -> None:
+        entered, self.entered = self.entered, None
+        if entered is not None:
+            await entered.close()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self.leave()
 
 
 def _connect(channel: str) -> "AbstractAsyncContextManager[Channel]":

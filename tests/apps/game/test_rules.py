@@ -5,6 +5,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broadloom.apps import game
 from broadloom.apps.game import Action, Chance, IllegalActionError, Phase
@@ -151,6 +153,20 @@ def test_order_of_arrival_does_not_change_the_state(seed: int) -> None:
         copy.restore(timeline.snapshot())
         hashes.add(copy.tip.hash())
     assert len(hashes) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(Kind), st.text(max_size=20), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+def test_entry_is_read_as_it_was_written(kind: Kind, name: str, values: dict[str, Any]) -> None:
+    entry = Entry(ANN, 7, kind, "red", name, values, time=9)
+    assert decode_entry(ANN, entry.encode()) == entry
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[1,1,"fly","","",{}]', b'[-1,1,"act","","",{}]', b"[" * 100_000])

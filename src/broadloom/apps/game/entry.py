@@ -9,7 +9,7 @@ ENTRY_BYTES_MAX = 16 << 10
 TEXT_MAX = 200
 NUMBER_MAX = (1 << 64) - 1
 TIME_MAX = NUMBER_MAX >> 2
-"""Of the state that a newcomer gets, so that time cannot be used up."""
+"""Latest time in a state that another member sends, so that time cannot be used up."""
 
 
 class Kind(StrEnum):
@@ -77,7 +77,7 @@ def is_text(text: object) -> bool:
 
 
 def checked_name(name: str) -> str:
-    """Of a player. Raises `ValueError`."""
+    """The name of a player, if it can be one. Raises `ValueError`."""
     if not is_text(name):
         raise ValueError(f"the name of a player is valid Unicode of at most {TEXT_MAX} characters")
     return name

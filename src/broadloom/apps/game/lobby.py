@@ -24,7 +24,7 @@ from broadloom.protocol.channel_name import ChannelName
 from broadloom.wire.message_headers import checked_topic
 
 OWNER = "games"
-"""Of the mailboxes, on a channel without tickets."""
+"""Owner of the mailboxes on a channel without tickets."""
 GAMES, ACTIVITY = "games/", "activity/"
 NAME_MAX = 40
 LISTED_MAX = 10_000

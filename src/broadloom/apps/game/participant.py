@@ -56,7 +56,7 @@ class Participant:
         self._counts: dict[int, int] = {}
         """Free order: of each author, the number of its last entry here."""
         self._times: dict[int, int] = {}
-        """And its time: the next one must be later."""
+        """Free order: of each author, the time of its last entry here. The next one must be later."""
         self._unreported: list[Entry] = []
         """Free order: entries that have arrived in this turn of the event loop."""
         self._before = self.timeline.tip

@@ -7,7 +7,7 @@ from nicegui import events, ui
 
 from broadloom.apps.game import GAMES, IllegalActionError
 from broadloom.apps.game.lobby import Activity, Listing
-from broadloom.web.game_client import GameClient, GamePlay
+from broadloom.web.game_client import GameClient, GamePlay, GameWindow
 from broadloom.web.pages.game_board import GameBoard
 from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, paragraph, section
 from broadloom.web.sources import Sources
@@ -34,7 +34,7 @@ def build(sources: Sources) -> None:
 class GamesPage:
     def __init__(self, client: GameClient) -> None:
         self._client = client
-        self._entered: GamePlay | None = None
+        self._window = GameWindow(client)
         self._shown: tuple[object, ...] = ()
         self._listed: list[tuple[Listing, Activity | None]] | None = None
         self._wait_label = paragraph("Joining the lobby …", "bl-quiet")
@@ -59,7 +59,7 @@ class GamesPage:
                     button("Leave", self._leave, "leave-game")
         self._all.set_visibility(False)
         self._play_section.set_visibility(False)
-        ui.context.client.on_delete(self._leave)
+        ui.context.client.on_delete(self._window.close)
         every(LIST_REFRESH_S, self._refresh_list)
         every(BOARD_REFRESH_S, self._refresh_board)
 
@@ -95,28 +95,26 @@ class GamesPage:
         await self._enter(name, "")
 
     async def _enter(self, name: str, player: str) -> None:
-        await self._leave()
-        self._entered = await self._client.enter(name, player)
-        self._problem.set_text("")
-        self._play_section.set_visibility(True)
+        self._play_section.set_visibility(False)
+        if await self._window.enter(name, player):
+            self._problem.set_text("")
+            self._play_section.set_visibility(True)
 
     async def _leave(self) -> None:
-        entered, self._entered = self._entered, None
-        if entered is not None:
-            self._play_section.set_visibility(False)
-            await entered.close()
+        self._play_section.set_visibility(False)
+        await self._window.leave()
 
     async def _start_game(self) -> None:
-        if self._entered is not None:
-            await self._entered.play.start()
+        if self._window.entered is not None:
+            await self._window.entered.play.start()
 
     async def _on_typed(self, event: events.GenericEventArguments) -> None:
         """An illegal action is no error of the page: say why, next to the board."""
-        if self._entered is None:
+        if self._window.entered is None:
             return
         self._problem.set_text("")
         try:
-            await self._entered.play.typed(str(event.args))
+            await self._window.entered.play.typed(str(event.args))
         except IllegalActionError as problem:
             self._problem.set_text(str(problem))
 
@@ -168,7 +166,7 @@ class GamesPage:
                     press.on("click", guarded(partial(act, listing.name)))
 
     def _refresh_board(self) -> None:
-        entered = self._entered
+        entered = self._window.entered
         if entered is None:
             return
         table = entered.play.table

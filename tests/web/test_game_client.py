@@ -1,0 +1,67 @@
+"""Browser windows in games: none leaves a player behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import broadloom
+from broadloom.channel import Channel
+from broadloom.web.game_client import GameClient, GameWindow
+from broadloom.web.own_peer import OwnPeer
+from tests.channel.joined import QUICK, connected_channels
+from tests.support import eventually
+
+
+@asynccontextmanager
+async def joined_client(gate: asyncio.Event) -> AsyncIterator[GameClient]:
+    """A client with one game, whose channel can be joined when the gate is open."""
+
+    @asynccontextmanager
+    async def connect(name: str) -> AsyncIterator[Channel]:
+        await gate.wait()
+        async with broadloom.connect(name, tls=False, settings=QUICK) as joined:
+            yield joined
+
+    async with connected_channels(1) as (channel,):
+        client = GameClient(OwnPeer(channel=channel, on_joined=lambda _peer: None), connect)
+        client.start_joining()
+        await eventually(lambda: client.lobby is not None, "the lobby")
+        assert client.lobby is not None
+        await client.lobby.register("maze", "gems", 2)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+async def test_window_that_is_closed_while_it_enters_a_game_leaves_no_player() -> None:
+    gate = asyncio.Event()
+    async with joined_client(gate) as client:
+        window = GameWindow(client)
+        entering = asyncio.create_task(window.enter("maze", "Anna"))
+        await asyncio.sleep(0)
+        await window.close()
+        gate.set()
+        assert not await entering
+        assert (window.entered, client._open_plays) == (None, {})
+
+
+async def test_double_click_enters_a_game_once_and_the_monitor_reports_its_player(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broadloom.apps.game.monitor.POLL_S", 0.01)
+    gate = asyncio.Event()
+    gate.set()
+    async with joined_client(gate) as client:
+        window = GameWindow(client)
+        entered = await asyncio.gather(window.enter("maze", "Anna"), window.enter("maze", "Anna"))
+        assert tuple(entered) == (True, False)
+        assert list(client._open_plays) == [window.entered]
+        lobby = client.lobby
+        assert lobby is not None
+        players = {"red": "Anna", "blue": ""}
+        await eventually(lambda: getattr(lobby.activity("maze"), "players", None) == players, "a report")
+        await window.close()
+        assert not client._open_plays
