@@ -23,18 +23,11 @@ from tests.web.sample_data import make_live_tables, make_tables, make_tape
 from tests.web.server import page, running_cluster
 
 PEERS = 10
-PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
-PATHS |= {
-    "/switch": "Switch",
-    "/topics": "Topics",
-    "/auction": "Auction",
-    "/rules": "Rules",
-    "/tables": "Audit and tables",
-    "/replay": "Replay",
-}
-PATHS |= {"/review": "Review"}
-PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
-PATHS |= {"/games": "Games", "/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
+CHANNEL_PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
+CHANNEL_PATHS |= {"/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
+APPLICATION_PATHS = {"/switch": "Switch", "/games": "Games", "/review": "Review", "/topics": "Topics"}
+APPLICATION_PATHS |= {"/auction": "Auction"}
+PATHS = CHANNEL_PATHS | APPLICATION_PATHS
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +123,18 @@ def test_page_loads_without_errors_or_foreign_requests(
     browser.size(1440, 900)
     assert browser.console_errors() == []
     assert browser.hosts() <= {urlsplit(lab["url"]).netloc}
+
+
+def test_navigation_has_two_groups_side_by_side(browser: Browser, lab: dict[str, Any]) -> None:
+    browser.open(page(lab["url"], "/tables"))
+    browser.size(1280, 800)
+    browser.one("h1")
+    groups = browser.all(".bl-head [role=group]")
+    names = {group.get_attribute("aria-label"): group.text.split("\n") for group in groups}
+    assert names == {"Channel": [*CHANNEL_PATHS.values()], "Applications": [*APPLICATION_PATHS.values()]}
+    links = browser.all(".bl-head [role=group] a")
+    assert len({link.location["y"] for link in links}) == 1, "one line"
+    browser.size(1440, 900)
 
 
 def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:

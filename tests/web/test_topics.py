@@ -94,6 +94,8 @@ def test_reader_signs_in_with_its_ticket_and_reads_a_topic(browser: Browser, sit
     open_page(browser, site, "/topics")
     browser.wait_until(lambda: "0 here" in row(browser, SCORES), "no page shows the topic: it is disconnected")
     open_page(browser, site, "/topics", "sports/nfl/injuries")
+    browser.one("#do-subscribe")
+    assert "Other readers see your name while you are connected." in browser.page_text()
     browser.one("#do-subscribe").click()
     browser.wait_until(lambda: "qualification 'vip'" in browser.text(".bl-problem"), "a desk refuses it")
 

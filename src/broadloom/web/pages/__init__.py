@@ -24,16 +24,16 @@ PAGES = (
     layout.PageSpec("/cluster", "Cluster", cluster.build),
     layout.PageSpec("/traffic", "Traffic", traffic.build),
     layout.PageSpec("/conversations", "Conversations", conversations.build),
-    layout.PageSpec("/switch", "Switch", switch.build),
-    layout.PageSpec("/games", "Games", games.build),
-    layout.PageSpec("/review", "Review", review.build),
-    layout.PageSpec("/topics", "Topics", topics.build),
-    layout.PageSpec("/topics/mine", "My subscriptions", subscriptions.build, parent="/topics"),
-    layout.PageSpec("/topics/operator", "Operator", operator.build, parent="/topics"),
-    layout.PageSpec("/auction", "Auction", auction.build),
     layout.PageSpec("/rules", "Rules", rules.build),
     layout.PageSpec("/tables", "Audit and tables", tables.build),
     layout.PageSpec("/replay", "Replay", replay.build),
+    layout.PageSpec("/switch", "Switch", switch.build, is_application=True),
+    layout.PageSpec("/games", "Games", games.build, is_application=True),
+    layout.PageSpec("/review", "Review", review.build, is_application=True),
+    layout.PageSpec("/topics", "Topics", topics.build, is_application=True),
+    layout.PageSpec("/topics/mine", "My subscriptions", subscriptions.build, parent="/topics"),
+    layout.PageSpec("/topics/operator", "Operator", operator.build, parent="/topics"),
+    layout.PageSpec("/auction", "Auction", auction.build, is_application=True),
 )
 
 

@@ -28,6 +28,8 @@ class PageSpec:
     path: str
     name: str
     build: Build
+    is_application: bool = False
+    """Applications are a group of their own in the header."""
     parent: str = ""
     """Path of the page that the header shows as the current one; pages with a parent are not in the header."""
 
@@ -117,17 +119,22 @@ def _header(page: PageSpec, pages: tuple[PageSpec, ...]) -> None:
         with ui.element("a").props('href=/ aria-label="Broadloom, home"').classes("bl-name"):
             ui.label("Broadloom")
         with ui.element("nav").props('aria-label="Pages"').classes("bl-nav"):
-            for each in pages:
-                if each.parent:
-                    continue
-                link = ui.element("a").props(f"href={each.path}")
-                if each.path == (page.parent or page.path):
-                    link.props("aria-current=page")
-                with link:
-                    ui.label(each.name)
+            for label, is_application in (("Channel", False), ("Applications", True)):
+                with ui.element("div").props(f"role=group aria-label={label}").classes("bl-nav-group"):
+                    for each in pages:
+                        if each.is_application == is_application and not each.parent:
+                            _link(each, is_current=each.path == (page.parent or page.path))
         with ui.element("button").props("type=button id=bl-theme").classes("bl-theme") as button:
             ui.label("Theme")
         button.on("click", js_handler="() => broadloomTheme.next()")
+
+
+def _link(page: PageSpec, *, is_current: bool) -> None:
+    link = ui.element("a").props(f"href={page.path}")
+    if is_current:
+        link.props("aria-current=page")
+    with link:
+        ui.label(page.name)
 
 
 def heading(text: str, sentence: str = "") -> None:
