@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.apps.game.entry import NUMBER_MAX, Entry, Kind
-from broadloom.apps.game.participant import encode
+from broadloom.apps.game.entry import NUMBER_MAX, Entry, Kind, to_json
 from broadloom.apps.game.timeline import Timeline
 from tests.apps.game.histories import History
 from tests.apps.game.sim_runtime import FreeRelay, SimGame
@@ -32,7 +31,7 @@ def next_entry(victim: SimGame, of: SimGame, **changed: Any) -> Entry:
 
 def send_window(victim: SimGame, sender: SimGame, *entries: Entry) -> None:
     window = [[each.author, *each.fields()] for each in entries]
-    victim.participant.on_message(sender.peer_id, encode({"window": window}))
+    victim.participant.on_message(sender.peer_id, to_json({"window": window}))
 
 
 def has(victim: SimGame, entry: Entry) -> bool:
@@ -65,7 +64,7 @@ def test_time_in_the_far_future_does_not_end_the_game(history: History, is_windo
     if is_window:
         send_window(anna, dora, entry)
     else:
-        anna.participant.on_message(dora.peer_id, encode({"entry": entry.fields()}))
+        anna.participant.on_message(dora.peer_id, to_json({"entry": entry.fields()}))
     assert not has(anna, entry)
     sent = anna.participant.new_entry(Kind.ACT, "runner 1", "run")
     anna.participant.submit(sent)
@@ -89,10 +88,10 @@ def test_author_cannot_act_before_its_own_last_action(history: History, is_windo
     if is_window:
         send_window(anna, ben, entry)
     else:
-        anna.participant.on_message(ben.peer_id, encode({"entry": entry.fields()}))
+        anna.participant.on_message(ben.peer_id, to_json({"entry": entry.fields()}))
     assert not has(anna, entry)
     later = next_entry(anna, ben, time=last + 1)
-    anna.participant.on_message(ben.peer_id, encode({"entry": later.fields()}))
+    anna.participant.on_message(ben.peer_id, to_json({"entry": later.fields()}))
     assert has(anna, later)
 
 

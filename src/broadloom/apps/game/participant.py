@@ -13,7 +13,7 @@ from typing import Any
 
 from broadloom.apps.game.chance import Chance
 from broadloom.apps.game.changes import Acted, Diverged, Refused, Rewound, Said, changes_between
-from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of
+from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of, to_json
 from broadloom.apps.game.game import Action, Game, GameOrder
 from broadloom.apps.game.runtime import GameRuntime
 from broadloom.apps.game.table import Phase, Table
@@ -120,7 +120,7 @@ class Participant:
             self._number -= 1
         else:
             self._counts[entry.author], self._times[entry.author] = entry.number, entry.time
-            self.runtime.broadcast(encode({"entry": entry.fields()}))
+            self.runtime.broadcast(to_json({"entry": entry.fields()}))
             self.runtime.on_input("entry", [entry.author, *entry.fields()])
             self._report(before, entry)
         self.runtime.on_settled(entry.number, problem)
@@ -189,7 +189,7 @@ class Participant:
         """A member asks for the state."""
         if "fetch" not in _decode(data) or not self.is_ready:
             return None
-        return zlib.compress(encode(self.timeline.snapshot()), 1)
+        return zlib.compress(to_json(self.timeline.snapshot()), 1)
 
     def _on_free_entry(self, author: int, fields: Any) -> None:
         try:
@@ -247,7 +247,7 @@ class Participant:
         table = self.timeline.table_at(self._digest_key)
         if table is not None and self._digest_key.time:
             counts = sorted(self.timeline.counts(self._digest_key).items()) if self._is_free else []
-            self.runtime.broadcast(encode({"digest": [list(self._digest_key), counts, table.hash()]}))
+            self.runtime.broadcast(to_json({"digest": [list(self._digest_key), counts, table.hash()]}))
         self._digest_key = self.timeline.tip_key
 
     def _on_digest(self, digest: Any) -> None:
@@ -269,7 +269,7 @@ class Participant:
             extra = [each for each in self.timeline.entries if each.number > counts.get(each.author, 0)]
             if any(each.key <= limit for each in extra):
                 window = [[each.author, *each.fields()] for each in extra]
-                self.runtime.tell_member(lead, encode({"window": window}))
+                self.runtime.tell_member(lead, to_json({"window": window}))
                 return
             if own != counts:
                 return
@@ -322,7 +322,7 @@ class Participant:
         source = lead if lead in others else min(others)
         self._is_fetching = True
         self.runtime.request(
-            source, encode({"fetch": self.game.name}), FETCH_TIMEOUT_S, lambda data: self._on_snapshot(source, data)
+            source, to_json({"fetch": self.game.name}), FETCH_TIMEOUT_S, lambda data: self._on_snapshot(source, data)
         )
 
     def _on_snapshot(self, source: int, data: bytes | None) -> None:
@@ -437,10 +437,6 @@ class Participant:
 def stand_in_for(role: str, members: list[int]) -> int:
     """The member that stands in for a role: the one with the smallest hash of role and id."""
     return min(members, key=lambda each: hashlib.sha256(f"{role}\0{each:016x}".encode()).digest())
-
-
-def encode(message: Any) -> bytes:
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _decode(data: bytes) -> dict[str, Any]:

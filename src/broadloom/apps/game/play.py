@@ -18,11 +18,11 @@ from typing import Any, Self
 
 import broadloom
 from broadloom.apps.game.changes import Change, Missed
-from broadloom.apps.game.entry import Entry, Kind, checked_name
+from broadloom.apps.game.entry import Entry, Kind, checked_name, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog
-from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant, encode
+from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant
 from broadloom.apps.game.table import Table
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.direct_request import DirectRequest
@@ -131,7 +131,7 @@ class Play(LayerRuntime):
     async def _filtered(self, role: str, name: str, values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         """What the rules make of an entry. An ordered conversation asks them itself."""
         if self._order is None:
-            content = encode([role, name, values])
+            content = to_json([role, name, values])
             content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
             role, name, values = json.loads(content)
         return role, name, values
@@ -208,7 +208,7 @@ class Play(LayerRuntime):
         found = [seat.player for role, seat in seats.items() if to in (role, seat.name) and seat.player]
         if not found or not 0 < len(text) <= SAID_MAX:
             raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {SAID_MAX:,} characters")
-        data = await self._channel._filter_content(encode({"said": text}), Way.TELL, to, LAYER)
+        data = await self._channel._filter_content(to_json({"said": text}), Way.TELL, to, LAYER)
         await self._layer.tell(PeerId(found[0]), data, timeout_s=TELL_TIMEOUT_S)
 
     async def _submit(
