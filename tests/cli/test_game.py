@@ -99,3 +99,13 @@ def test_game_is_drawn_and_played_with_keys_at_a_terminal() -> None:
         assert player.wait().code == 0
     finally:
         player.close()
+
+
+@pytest.mark.parametrize("data", [b"\x88\xff\x00", b"", b'["game",{"version":1,"game":"chain","players":"x"}]\n'])
+def test_file_that_is_no_game_log_is_reported_in_one_line(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "game.log"
+    path.write_bytes(data)
+    result = CliRunner().invoke(app, ["game", "replay", str(path)])
+    assert result.exit_code != 0
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "not a game log" in result.output or "is empty" in result.output

@@ -203,7 +203,10 @@ def replay(
         raise CommandFailedError(f"{file} has no actions")
     final, made = last.timeline.tip, last.timeline.game
     fields = {"hash": final.hash(), "recorded_hash": last.recorded_hash or None, **final.as_dict()}
-    board = board_text(made.board(final.state), is_colored=False) if final.state else ""
+    try:
+        board = board_text(made.board(final.state), is_colored=False) if final.state else ""
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise CommandFailedError(f"{file} does not end with a state of this game: it was changed") from None
     print_result(fields, f"\n{board}\n\n{table_text(made, final)}\n{final.hash()}", json=json)
     if last.recorded_hash not in ("", final.hash()):
         raise CommandFailedError(f"the player had the state {last.recorded_hash}: the log or the rules were changed")

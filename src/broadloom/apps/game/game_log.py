@@ -54,9 +54,9 @@ class Replayed(NamedTuple):
 def replay(path: Path, game: Game | None = None) -> Iterator[Replayed]:
     """Replay a game log line by line; the last one has the final state. `game` is for games that do not come with
     Broadloom. Raises `GameError`, or `OSError`."""
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         timeline: Timeline | None = None
-        for number, line in enumerate(iter(lambda: file.readline(LINE_MAX), ""), 1):
+        for number, line in enumerate(iter(lambda: file.readline(LINE_MAX), b""), 1):
             try:
                 kind, value = json.loads(line)
                 if timeline is None:
@@ -64,9 +64,9 @@ def replay(path: Path, game: Game | None = None) -> Iterator[Replayed]:
                     continue
                 yield _step(timeline, kind, value)
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
-                if not line.endswith("\n"):
+                if timeline is not None and not line.endswith(b"\n"):
                     return  # the program was killed while it wrote this
-                raise GameError(f"{path}, line {number}: not a game log: {problem}") from None
+                raise GameError(f"{path}, line {number}: not a game log") from problem
         if timeline is None:
             raise GameError(f"{path} is empty: record a game with `broadloom game join --log`")
 
