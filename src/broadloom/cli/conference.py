@@ -157,8 +157,8 @@ async def join(
 ) -> int:
     """Take part in the meeting of a channel.
 
-    Each input line is a command, as `hand`, `floor` or `note rib-4 A crack?`; `help` lists them. What all participants
-    do is printed. There is no audio and no video.
+    Each input line is a command, such as `hand`, `floor` or `note rib-4 A crack?`; `help` lists them. What all
+    participants do is printed. There is no audio and no video.
 
     Examples:
 
