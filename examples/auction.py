@@ -32,7 +32,7 @@ async def main(folder: Path) -> None:
 
         rooms = [await enter(who) for who in ("notary-1", "notary-2", "notary-3", "sam", "anna")]
         *_, sam, anna = rooms
-        await sam.offer(TULIPS)
+        await sam.open_lot(TULIPS)
         async for entry in anna:
             print(entry)
             if isinstance(entry, auction.Lowered) and entry.price == 70:

@@ -33,7 +33,7 @@ async def main(path: Path) -> None:
         for lot_id, terms in LOTS.items():
             end = datetime.now(UTC) + timedelta(minutes=30)
             values = {**terms, "kind": Kind(terms["kind"])}
-            await rooms["sam"].offer(Lot(id=lot_id, end=end, **values))
+            await rooms["sam"].open_lot(Lot(id=lot_id, end=end, **values))
         anna = await stack.enter_async_context(
             broadloom.connect(saleroom.name, ticket=saleroom.ticket("anna"), settings=QUICK)
         )

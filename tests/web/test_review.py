@@ -131,6 +131,6 @@ async def _ask_and_vote(browser: Browser, ben: Meeting) -> None:
     browser.run("arguments[0].click()", browser.one(".bl-review-poll button"))
     await eventually(lambda: ben.state.polls[poll].counts == (1, 0), "a vote")
     browser.one("#do-hand").click()
-    await eventually(lambda: [each.name for each in ben.people() if each.has_hand_up] == ["Anna"], "a hand")
+    await eventually(lambda: [each.name for each in ben.participants() if each.has_hand_up] == ["Anna"], "a hand")
     await ben.measure("rib-1", (432.0, 120.0, -150.0), (1584.0, 120.0, 190.0))
     await seen(browser, lambda: "hand up" in browser.text(".bl-review-people"), "a hand on the page")

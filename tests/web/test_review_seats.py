@@ -22,7 +22,7 @@ async def test_windows_on_a_channel_share_the_participant_of_the_server() -> Non
         first, second = await seats.join("first", ""), await seats.join("second", "")
         assert first is second
         await seats.leave("first")
-        assert [each.is_me for each in second.people()] == [True]
+        assert [each.is_me for each in second.participants()] == [True]
         await seats.close()
 
 

@@ -102,7 +102,7 @@ async def open_lot(
         raise UsageError(f"--kind {kind}: must be one of {', '.join(KINDS)}")
     with usage_errors():
         terms: dict[str, Any] = {"start": start, "step": step, "reserve": reserve, "title": title}
-        offered = Lot(
+        opened = Lot(
             id=lot,
             kind=Kind(kind),
             end=datetime.now(UTC) + timedelta(seconds=lasts),
@@ -112,7 +112,7 @@ async def open_lot(
             **terms,
         )
     async with _room(channel, join_options, stop, notaries) as room:
-        number = await room.offer(offered, timeout_s=join_options.timeout)
+        number = await room.open_lot(opened, timeout_s=join_options.timeout)
     print_result({"lot": lot, "number": number}, f"{lot} is open: entry {number}", json=json)
 
 
@@ -204,14 +204,13 @@ async def show(
         sale = room.ledger.sale(lot)
     if json:
         bids = [
-            {"number": each.number, "bidder": each.bidder, "amount": _text(each.amount)}
-            for each in sale.offers.values()
+            {"number": each.number, "bidder": each.bidder, "amount": _text(each.amount)} for each in sale.bids.values()
         ]
         print_json({**_sale_fields(sale), "bids": bids})
         return
     console().print(_sale_table([sale]))
     rows = table(["entry", "bidder", "amount"], right=("entry", "amount"))
-    for each in sale.offers.values():
+    for each in sale.bids.values():
         rows.add_row(f"{each.number:,}", Text(escape_control_chars(each.bidder)), _text(each.amount) or "sealed")
     console().print(rows)
 
@@ -369,7 +368,7 @@ def _sale_fields(sale: "Sale") -> dict[str, Any]:
         "winner": sale.winner,
         "price": _text(sale.price),
         "reason": sale.reason,
-        "bid_count": len(sale.offers),
+        "bid_count": len(sale.bids),
     }
 
 
@@ -379,7 +378,7 @@ def _sale_table(sales: "list[Sale]") -> Any:
         leader = each.leader
         price = each.price if each.is_over else leader.amount if leader is not None else each.asked
         who = each.winner or (leader.bidder if leader is not None and not each.is_over else each.reason)
-        cells = (each.lot.id, each.lot.title, each.lot.kind, each.phase, _text(price), who, f"{len(each.offers):,}")
+        cells = (each.lot.id, each.lot.title, each.lot.kind, each.phase, _text(price), who, f"{len(each.bids):,}")
         rows.add_row(
             *(Text(escape_control_chars(str(cell))) for cell in cells), f"{each.lot.end:%Y-%m-%d %H:%M:%S} UTC"
         )

@@ -75,7 +75,7 @@ class MeetingSession(Session):
             + " (leads)" * each.is_leader
             + " (hand)" * each.has_hand_up
             + (f" (floor: {each.queue_place})" if each.queue_place else "")
-            for each in self._meeting.people()
+            for each in self._meeting.participants()
         ]
 
     async def send(self, line: bytes) -> None:
@@ -129,7 +129,7 @@ class MeetingSession(Session):
                 raise ValueError(f"unknown line {verb!r}: type `help`")
 
     def _person(self, name: str) -> int:
-        found = [each.peer_id for each in self._meeting.people() if each.name == name and not each.is_me]
+        found = [each.peer_id for each in self._meeting.participants() if each.name == name and not each.is_me]
         if not found:
             raise ValueError(f"nobody else here is called {name!r}: type `people`")
         return found[0]
@@ -157,8 +157,8 @@ async def join(
 ) -> int:
     """Take part in the meeting of a channel.
 
-    Each input line is a command, as `hand`, `floor` or `note rib-4 A crack?`; `help` lists them. What all participants
-    do is printed. There is no audio and no video.
+    Each input line is a command, such as `hand`, `floor` or `note rib-4 A crack?`; `help` lists them. What all
+    participants do is printed. There is no audio and no video.
 
     Examples:
 
@@ -195,7 +195,7 @@ async def minutes(
         raise UsageError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
     async with joined_channel(channel, join_options, stop) as joined, Meeting(joined, listens=True) as meeting:
         state = meeting.state
-    if not state.attendees:
+    if not state.participants:
         raise CommandFailedError(f"{channel}: there is no meeting")
     if out is None:
         sys.stdout.writelines(write(state, channel))

@@ -30,7 +30,7 @@ class AuctionClient:
         self._join_task: asyncio.Task[None] | None = None
         self.room: Room | None = None
         self.receipts: dict[int, Receipt] = {}
-        """Of bids from these pages, by number."""
+        """Receipts for bids from these pages, by number."""
         self.problem = ""
 
     @property
@@ -59,7 +59,7 @@ class AuctionClient:
             self.problem = describe_error(problem)
 
     async def bid(self, lot: str, amount: str) -> None:
-        """Raises as `Room.bid`."""
+        """Raises the errors of `Room.bid`."""
         if self.room is None:
             raise RuntimeError("the auction was not joined yet")
         receipt = await self.room.bid(lot, amount.strip())

@@ -137,8 +137,8 @@ class Program:
                 self.called.add(key)
                 self.say(action, lot, after=after, chain=chain)
         for lot, sale in self.ledger.sales.items():
-            offer = sale.offer_of(self.name) if sale.phase is Phase.REVEAL else None
-            bid = self.history.sealed.get(offer.commitment) if offer is not None else None
+            placed = sale.bid_of(self.name) if sale.phase is Phase.REVEAL else None
+            bid = self.history.sealed.get(placed.commitment) if placed is not None else None
             if bid is not None and lot not in self.revealed:
                 self.revealed.add(lot)
                 self.say(Action.REVEAL, lot, amount=bid.amount, salt=bid.salt)
@@ -283,8 +283,12 @@ class History:
                 raise HistoryError(self._text(f"{each.name} finds calls that contradict the list"))
         for receipt in self.receipts:
             sale = last.ledger.sales[receipt.lot]
-            offer = sale.offers.get(receipt.number)
-            if last.ledger.chain_at(receipt.number) != receipt.chain or offer is None or offer.bidder != receipt.bidder:
+            placed = sale.bids.get(receipt.number)
+            if (
+                last.ledger.chain_at(receipt.number) != receipt.chain
+                or placed is None
+                or placed.bidder != receipt.bidder
+            ):
                 raise HistoryError(self._text(f"lost, although it has a receipt: {receipt}"))
         for lot in results:
             expected = oracle([each for each in last.entries if each.lot == lot])

@@ -73,7 +73,7 @@ def test_bid_that_its_bidder_has_not_signed_with_a_ticket_of_the_channel_is_igno
     ledger = new_ledger()
     ledger.open("english", seller=signer("sam"))
     assert ledger.bid(author, 20) == []
-    assert not ledger.sale("lot-1").offers
+    assert not ledger.sale("lot-1").bids
 
 
 def test_statement_for_another_auction_is_ignored() -> None:
@@ -96,7 +96,7 @@ def test_copied_bid_counts_once_also_if_it_was_refused_before() -> None:
     bid = ledger.entry(signer("anna"), Action.BID, amount=30)
     assert len(ledger.add(bid)) == 1
     assert ledger.add(bid) == []
-    assert [each.amount for each in ledger.sale("lot-1").offers.values()] == [Decimal(30)]
+    assert [each.amount for each in ledger.sale("lot-1").bids.values()] == [Decimal(30)]
 
 
 def test_sealed_bid_is_unreadable_before_the_reveal() -> None:
@@ -133,15 +133,15 @@ def test_sealed_bid_is_unreadable_before_the_reveal() -> None:
     public = [str(value) for value in (*first.values(), *second.values())]
     assert not any(guesses(each) for each in ("", "00" * 32, *public))
     ledger.add(entries[0])
-    offer = ledger.sale("lot-1").offers[ledger.number]
-    assert (offer.amount, ledger.sale("lot-1").leader) == (None, None)
+    placed = ledger.sale("lot-1").bids[ledger.number]
+    assert (placed.amount, ledger.sale("lot-1").leader) == (None, None)
 
 
 def test_copied_commitment_cannot_be_revealed_by_the_copier() -> None:
     ledger = HandLedger()
     ledger.open("sealed")
     ledger.seal("anna", 30)
-    seal = ledger.sale("lot-1").offers[ledger.number].commitment
+    seal = ledger.sale("lot-1").bids[ledger.number].commitment
     ledger.say("mallory", Action.BID, commitment=seal)
     ledger.call(Action.UNSEAL)
     ledger.reveal("anna", 30)
@@ -288,14 +288,14 @@ async def test_peer_without_a_ticket_can_neither_join_nor_bid(tmp_path: Path) ->
         with pytest.raises(ConnectError):
             await broadloom.connect(saleroom.name, settings=QUICK, timeout_s=2.0)
         seller, mallory = await saleroom.open("seller"), await saleroom.open("mallory")
-        await seller.offer(lot("english"))
+        await seller.open_lot(lot("english"))
         await mallory.wait_until_current()
         statement = Statement(action=Action.BID, id="ab" * 16, at_ms=AT_MS, lot="lot-1", amount=Decimal(50))
         forged = signed(statement, Impostor(mallory._signer, seller._signer))
         placed = await mallory._order.submit(forged)
         await mallory._wait_until(lambda: mallory.ledger.number >= placed.index)
         assert mallory.sales["lot-1"].phase is Phase.OPEN
-        assert not mallory.sales["lot-1"].offers
+        assert not mallory.sales["lot-1"].bids
         with pytest.raises(auction.NotQualifiedError):
             await notaries[0].bid("lot-1", 50)
         consumer = await broadloom.connect(saleroom.name, ticket=saleroom.ticket("carl", Role.CONSUMER), settings=QUICK)

@@ -81,7 +81,7 @@ MUTANTS = {
         "leader",
         lambda _real: property(
             lambda self: min(
-                (each for each in self.offers.values() if each.amount is not None),
+                (each for each in self.bids.values() if each.amount is not None),
                 key=lambda each: each.amount,
                 default=None,
             )

@@ -21,7 +21,7 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
     async with Saleroom(tmp_path) as saleroom:
         await saleroom.notaries()
         anna, ben, seller = [await saleroom.open(name) for name in ("anna", "ben", "seller")]
-        await seller.offer(lot("english"))
+        await seller.open_lot(lot("english"))
         receipt = await anna.bid("lot-1", "10.50")
         assert (receipt.bidder, receipt.amount, receipt.lot) == ("anna", "10.50", "lot-1")
         with pytest.raises(auction.TooLowError, match=r"bid at least 15\.50"):
@@ -33,7 +33,7 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
         assert any(isinstance(each, auction.Extended) for each in anna.entries)
         with pytest.raises(auction.ClosedError, match="takes no more bids"):
             await anna.bid("lot-1", 100)
-        await seller.offer(lot("english", "lot-2"))
+        await seller.open_lot(lot("english", "lot-2"))
         with pytest.raises(auction.NotQualifiedError, match="sells"):
             await seller.bid("lot-2", 100)
         anna.export(tmp_path / "anna.log")
@@ -50,8 +50,10 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         notaries = await saleroom.notaries()
         anna, ben, seller = [await saleroom.open(name) for name in ("anna", "ben", "seller")]
         carl = await saleroom.open("carl", sealed_bids=tmp_path / "carl.bids")
-        await seller.offer(lot("vickrey", "sealed", extension_s=100_000.0))
-        await seller.offer(lot("dutch", "tulips", start="30"))
+        await seller.open_lot(lot("vickrey", "sealed", extension_s=100_000.0))
+        await seller.open_lot(lot("dutch", "tulips", start="30"))
+        with pytest.raises(auction.TooLowError, match="the lowest bid for sealed is 10"):
+            await carl.bid("sealed", 9)
         await carl.bid("sealed", 40)
         receipt = await anna.bid("sealed", "25.50")
         assert receipt.amount == ""
@@ -79,14 +81,14 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         assert (sealed.winner, sealed.price) == ("carl", Decimal("25.50"))
         assert not failures, "the reveal was tried again"
         receipt.check(ben.ledger)
-        await seller.offer(lot("english", "late"))
+        await seller.open_lot(lot("english", "late"))
         await eventually(lambda: "late" in anna.sales)
         assert not anna.stalled
         next(each for each in notaries if each is not auctioneer).channel.abort()
         with pytest.raises(OrderTimeoutError):
             await anna.bid("late", 10, timeout_s=2.0)
         await eventually(lambda: anna.stalled == "1 of 3 notaries are here, and 2 are needed")
-        assert not anna.sales["late"].offers
+        assert not anna.sales["late"].bids
 
 
 async def test_stalled_call_does_not_hold_up_other_lots_and_a_wrong_answer_leads_to_the_next_notary(
@@ -95,8 +97,8 @@ async def test_stalled_call_does_not_hold_up_other_lots_and_a_wrong_answer_leads
     async with Saleroom(tmp_path) as saleroom:
         notaries = await saleroom.notaries()
         seller, anna = await saleroom.open("seller"), await saleroom.open("anna")
-        await seller.offer(lot("dutch", "first", start="30"))
-        await seller.offer(lot("dutch", "second", start="30"))
+        await seller.open_lot(lot("dutch", "first", start="30"))
+        await seller.open_lot(lot("dutch", "second", start="30"))
         auctioneer = next(each for each in notaries if each.is_auctioneer)
         submit, is_stalled = auctioneer._order.submit, asyncio.Event()
 

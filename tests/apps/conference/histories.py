@@ -114,7 +114,7 @@ class History:
     def _action_of(self, actor: SimParticipant) -> Action:
         state, choose = actor.core.state, self.random.choice
         if actor.is_leader and self.random.random() < 0.7:
-            others = [each for each in state.attendees if each != actor.peer_id]
+            others = [each for each in state.participants if each != actor.peer_id]
             actions: list[Action] = [ReleaseFloor(), SetView((self.random.random(), 0.0, 1.0), (0.0, 0.0, 0.0))]
             return choose([*actions, *map(HandOver, others[-2:])])
         if state.floor.lender == actor.peer_id and self.random.random() < 0.5:

@@ -72,7 +72,7 @@ async def measure_late(count: int) -> None:
 def measure_meeting(count: int) -> None:
     sim = _simulation(roster=True)
     participants = [SimParticipant(node, f"person {node.number}") for node in _grow(sim, count)]
-    is_complete = sim.run_until(lambda: all(len(each.core.state.attendees) == count for each in participants), 300.0)
+    is_complete = sim.run_until(lambda: all(len(each.core.state.participants) == count for each in participants), 300.0)
     print(f"{count:,} participants; everyone knows all others: {is_complete}", flush=True)
     leader = participants[count // 2]
     began_at = sim.clock.now

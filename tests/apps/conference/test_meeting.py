@@ -59,7 +59,7 @@ async def test_participants_see_hands_and_the_queue_for_the_floor() -> None:
         await ben.request_floor()
         await ben.raise_hand()
         await agree(meetings)
-        found = [(each.name, each.is_leader, each.has_hand_up, each.queue_place) for each in anna.people()]
+        found = [(each.name, each.is_leader, each.has_hand_up, each.queue_place) for each in anna.participants()]
         assert found == [("Anna", True, False, None), ("Ben", False, True, 2), ("Carla", False, False, 1)]
         assert [each.is_leader for each in meetings] == [True, False, False]
         await anna.release_floor()
@@ -198,7 +198,7 @@ async def test_names_are_those_of_tickets_and_listeners_only_listen() -> None:
         ben = await join(stack, channel, ticket=authority.issue_ticket("Ben", Role.CONSUMER, expires))
         await anna.load("rib-4")
         await eventually(lambda: list(ben.state.parts) == ["rib-4"])
-        assert [(each.name, each.is_proven) for each in ben.people()] == [("Anna", True)]
+        assert [(each.name, each.is_proven) for each in ben.participants()] == [("Anna", True)]
         with pytest.raises(NotPermittedError):
             await ben.raise_hand()
 
@@ -209,14 +209,14 @@ async def test_participant_that_leaves_gives_the_floor_back() -> None:
         await anna.raise_hand()
         await anna.leave()
         await eventually(lambda: ben.leader is None and not ben.state.hands)
-        assert [each.name for each in ben.people()] == ["Ben"], "Anna is still on the channel"
+        assert [each.name for each in ben.participants()] == ["Ben"], "Anna is still on the channel"
         with pytest.raises(NotConnectedError):
             await anna.request_floor()
 
 
 async def test_join_connects_and_leaves() -> None:
     async with conference.join(unique_name(), name="Anna", tls=False, settings=QUICK) as meeting:
-        assert [each.name for each in meeting.people()] == ["Anna"]
+        assert [each.name for each in meeting.participants()] == ["Anna"]
     assert not meeting.channel.is_connected
 
 

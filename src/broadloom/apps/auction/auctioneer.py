@@ -48,7 +48,7 @@ class Auctioneer:
 def _pause_s(sale: Sale) -> float:
     """Time from the last change of the lot to the next call."""
     if sale.phase is Phase.REVEAL:
-        return 0.0 if all(each.amount is not None for each in sale.offers.values()) else sale.lot.extension_s
+        return 0.0 if all(each.amount is not None for each in sale.bids.values()) else sale.lot.extension_s
     if sale.lot.kind is Kind.ENGLISH and not sale.calls:
-        return sale.lot.extension_s if sale.offers else 0.0
+        return sale.lot.extension_s if sale.bids else 0.0
     return 0.0 if sale.lot.kind.is_sealed else sale.lot.call_s

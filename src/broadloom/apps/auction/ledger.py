@@ -71,7 +71,7 @@ class Ledger:
 
     @property
     def number(self) -> int:
-        """Of the last entry."""
+        """The number of the last entry."""
         return self.records[-1].number if self.records else 0
 
     @property

@@ -95,20 +95,20 @@ class Receipt:
             raise ValueError("not a receipt") from None
 
 
-class _AcceptedBid(NamedTuple):
+class _ReceiptFields(NamedTuple):
     lot: str
     bidder: str
     amount: str
 
 
-def _bid_at(ledger: Ledger, number: int) -> _AcceptedBid | None:
+def _bid_at(ledger: Ledger, number: int) -> _ReceiptFields | None:
     """None if this entry is not an accepted bid."""
     outcome = ledger.by_number.get(number)
     if outcome is None or outcome.said.statement.action is not Action.BID or outcome.error is not None:
         return None
     author, statement = outcome.said
-    amount = ledger.sale(statement.lot).offers[number].amount if statement.amount is not None else None
-    return _AcceptedBid(statement.lot, author, amount_text(amount) if amount is not None else "")
+    amount = ledger.sale(statement.lot).bids[number].amount if statement.amount is not None else None
+    return _ReceiptFields(statement.lot, author, amount_text(amount) if amount is not None else "")
 
 
 def _base64(data: bytes) -> str:

@@ -250,7 +250,7 @@ class Room:
 
     # -- bidders and sellers
 
-    async def offer(self, lot: Lot, *, timeout_s: float = TIMEOUT_S) -> int:
+    async def open_lot(self, lot: Lot, *, timeout_s: float = TIMEOUT_S) -> int:
         """Open a lot, as its seller. Returns its number in the list."""
         return (await self._say(Action.OPEN, lot.id, timeout_s, terms=lot.as_dict())).number
 
@@ -327,11 +327,11 @@ class Room:
     async def _reveal(self, sale: Sale) -> None:
         """Reveal our sealed bid, if we have made one, as often as it takes: a second reveal has no effect."""
         while self._end_reason is None and sale.phase is Phase.REVEAL:
-            offer = sale.offer_of(self.name)
-            if offer is None or offer.amount is not None:
+            placed = sale.bid_of(self.name)
+            if placed is None or placed.amount is not None:
                 return
             try:
-                bid = self._sealed_bids.get(offer.commitment)
+                bid = self._sealed_bids.get(placed.commitment)
                 if bid is None:
                     return
                 await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)

@@ -27,7 +27,7 @@ class Phase(StrEnum):
     UNSOLD = "unsold"
 
 
-class Offer(NamedTuple):
+class AcceptedBid(NamedTuple):
     """An accepted bid."""
 
     number: int
@@ -44,7 +44,7 @@ class Sale:
         self.phase = Phase.OPEN
         self.calls = 0
         self.lowered = 0
-        self.offers: dict[int, Offer] = {}
+        self.bids: dict[int, AcceptedBid] = {}
         """By number, in their order."""
         self.changed_at = number
         """Number of the last entry that had an effect."""
@@ -59,11 +59,11 @@ class Sale:
         return self.phase in (Phase.SOLD, Phase.UNSOLD)
 
     @property
-    def leader(self) -> Offer | None:
-        """The highest offer that is known; of equal ones the earlier."""
+    def leader(self) -> AcceptedBid | None:
+        """The highest bid that is known; of equal ones the earlier."""
         if not self.lot.kind.is_sealed:
-            return next(reversed(self.offers.values()), None)
-        known = [each for each in self.offers.values() if each.amount is not None]
+            return next(reversed(self.bids.values()), None)
+        known = [each for each in self.bids.values() if each.amount is not None]
         return max(known, key=lambda each: (each.amount, -each.number)) if known else None
 
     @property
@@ -76,9 +76,9 @@ class Sale:
             return leader.amount + lot.step
         return lot.start
 
-    def offer_of(self, bidder: str) -> Offer | None:
-        """The last one."""
-        return next((each for each in reversed(self.offers.values()) if each.bidder == bidder), None)
+    def bid_of(self, bidder: str) -> AcceptedBid | None:
+        """The last bid of this bidder."""
+        return next((each for each in reversed(self.bids.values()) if each.bidder == bidder), None)
 
     # -- bidders
 
@@ -99,7 +99,7 @@ class Sale:
             )
         is_dutch = self.lot.kind is Kind.DUTCH
         amount = self.asked if is_dutch else statement.amount
-        self.offers[number] = Offer(number, bidder, amount)
+        self.bids[number] = AcceptedBid(number, bidder, amount)
         found: list[AuctionEntry] = [Bid(number, self.lot.id, bidder, amount)]
         if is_dutch:
             self.phase = Phase.TAKEN
@@ -111,22 +111,22 @@ class Sale:
     def _bid_sealed(self, number: int, bidder: str, statement: Statement) -> list[AuctionEntry]:
         if not statement.commitment or statement.amount is not None:
             raise InvalidError(f"bids for {self.lot.id} are sealed: send a commitment, not the amount")
-        if self.offer_of(bidder) is not None:
+        if self.bid_of(bidder) is not None:
             raise InvalidError(f"{bidder} has already bid for {self.lot.id}: a sealed bid cannot be changed")
-        self.offers[number] = Offer(number, bidder, None, statement.commitment)
+        self.bids[number] = AcceptedBid(number, bidder, None, statement.commitment)
         return [Bid(number, self.lot.id, bidder, None)]
 
     def reveal(self, number: int, bidder: str, statement: Statement) -> list[AuctionEntry]:
         if self.phase is not Phase.REVEAL:
             raise ClosedError(f"bids for {self.lot.id} cannot be revealed now: it is {self.phase}")
-        offer = self.offer_of(bidder)
-        if offer is None or statement.amount is None or offer.amount is not None:
+        placed = self.bid_of(bidder)
+        if placed is None or statement.amount is None or placed.amount is not None:
             raise InvalidError(f"{bidder} has no sealed bid for {self.lot.id}")
-        if commitment(self._auction, self.lot.id, bidder, statement.amount, statement.salt) != offer.commitment:
+        if commitment(self._auction, self.lot.id, bidder, statement.amount, statement.salt) != placed.commitment:
             raise InvalidError(f"the amount is not the one that {bidder} has bid for {self.lot.id}")
         if statement.amount < self.lot.start:
             raise TooLowError(f"{amount_text(statement.amount)} is below the lowest bid for {self.lot.id}")
-        self.offers[offer.number] = offer._replace(amount=statement.amount)
+        self.bids[placed.number] = placed._replace(amount=statement.amount)
         return [Revealed(number, self.lot.id, bidder, statement.amount)]
 
     # -- the seller
@@ -134,7 +134,7 @@ class Sale:
     def withdraw(self, number: int, author: str) -> list[AuctionEntry]:
         if author != self.lot.seller:
             raise NotQualifiedError(f"only {self.lot.seller} can withdraw {self.lot.id}")
-        if self.phase is not Phase.OPEN or self.offers:
+        if self.phase is not Phase.OPEN or self.bids:
             raise ClosedError(f"{self.lot.id} cannot be withdrawn after the first bid")
         return [self._unsold(number, "withdrawn by the seller")]
 
@@ -171,12 +171,12 @@ class Sale:
     def _gone(self, number: int) -> AuctionEntry:
         leader = self.leader
         if leader is None or leader.amount is None:
-            return self._unsold(number, "no bids were revealed" if self.offers else "no bids")
+            return self._unsold(number, "no bids were revealed" if self.bids else "no bids")
         if leader.amount < self.lot.reserve:
             return self._unsold(number, "the reserve was not reached")
         self.phase, self.winner, self.price = Phase.SOLD, leader.bidder, leader.amount
         if self.lot.kind is Kind.VICKREY:
-            others = [each.amount for each in self.offers.values() if each.amount is not None and each != leader]
+            others = [each.amount for each in self.bids.values() if each.amount is not None and each != leader]
             self.price = max([self.lot.start, self.lot.reserve, *others])
         return Sold(number, self.lot.id, self.winner, self.price)
 

@@ -30,14 +30,14 @@ _HEAD = struct.Struct(">2sH")
 
 class Action(StrEnum):
     OPEN = "open"
-    """Of a seller."""
+    """A seller opens a lot."""
     WITHDRAW = "withdraw"
-    """Of the seller, before the first bid."""
+    """The seller withdraws its lot, before the first bid."""
     BID = "bid"
     REVEAL = "reveal"
-    """Of a bidder: what its sealed bid was."""
+    """A bidder shows what its sealed bid was."""
     GOING = "going"
-    """Of the auctioneer, as the following: going once, going twice."""
+    """The auctioneer calls: going once, going twice. The following are calls as well."""
     LOWER = "lower"
     """Dutch: the price falls by one step."""
     UNSEAL = "unseal"
@@ -59,12 +59,12 @@ class Statement:
     lot: str
     amount: Decimal | None = None
     commitment: str = ""
-    """Of a sealed bid: the hash of the amount and a salt (`sealed.py`)."""
+    """For a sealed bid, the hash of the amount and a salt (`sealed.py`)."""
     salt: str = ""
     terms: Mapping[str, Any] = field(default_factory=dict)
-    """Of a lot that is opened."""
+    """For a lot that is opened, its fields."""
     after: int = 0
-    """A call: the number of the last entry that the auctioneer had seen, and the hash chain up to it."""
+    """For a call, the number of the last entry that the auctioneer had seen, and the hash chain up to it."""
     chain: str = ""
 
     def __post_init__(self) -> None:

@@ -14,8 +14,8 @@ The plan of the package:
 from broadloom.apps.conference.actions import Point, Viewpoint
 from broadloom.apps.conference.core import Done
 from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError, MeetingFullError, NotLeaderError
-from broadloom.apps.conference.meeting import Meeting, Person, join
-from broadloom.apps.conference.participation import MeetingEvent, PeopleChanged, Pointed, ViewMoved
+from broadloom.apps.conference.meeting import Meeting, Participant, join
+from broadloom.apps.conference.participation import MeetingEvent, ParticipantsChanged, Pointed, ViewMoved
 from broadloom.apps.conference.state import Measurement, MeetingState, Note, Poll
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
     "MeetingState",
     "NotLeaderError",
     "Note",
-    "PeopleChanged",
-    "Person",
+    "Participant",
+    "ParticipantsChanged",
     "Point",
     "Pointed",
     "Poll",

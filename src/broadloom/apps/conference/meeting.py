@@ -46,7 +46,7 @@ REST_S = 0.3
 """A leader whose viewpoint has not moved for this long has come to rest."""
 
 
-class Person(NamedTuple):
+class Participant(NamedTuple):
     """A participant that is present."""
 
     peer_id: PeerId
@@ -90,23 +90,23 @@ class Meeting(Participation):
         member = self.channel.member(PeerId(peer_id))
         return member.name if member is not None and member.is_proven else self.state.name_of(peer_id)
 
-    def people(self) -> list[Person]:
+    def participants(self) -> list[Participant]:
         """Participants that are present, in the order of their arrival."""
         state, found = self.state, []
         queue = list(state.floor.queue)
-        for peer_id, attendee in state.attendees.items():
+        for peer_id, record in state.participants.items():
             member = self.channel.member(PeerId(peer_id))
-            if member is None or attendee.left_ms is not None:
+            if member is None or record.left_ms is not None:
                 continue
             place = queue.index(peer_id) + 1 if peer_id in state.floor.queue else None
             is_leader, has_hand_up = peer_id == state.floor.holder, peer_id in state.hands
             name = self.name_of(peer_id)
             found.append(
-                Person(PeerId(peer_id), name, member.is_proven, peer_id == self.me, is_leader, has_hand_up, place)
+                Participant(PeerId(peer_id), name, member.is_proven, peer_id == self.me, is_leader, has_hand_up, place)
             )
         return found
 
-    # -- people and floor
+    # -- participants and floor
 
     async def raise_hand(self, is_up: bool = True) -> None:
         await self._do(RaiseHand(is_up))
@@ -123,8 +123,8 @@ class Meeting(Participation):
     async def hand_over(self, to: int) -> None:
         """Make this participant the leader. Raises `NotLeaderError`."""
         self._check_leader("hand over the floor")
-        if to == self.me or to not in [person.peer_id for person in self.people()]:
-            raise ConferenceError("choose another participant that is present: see people()")
+        if to == self.me or to not in [each.peer_id for each in self.participants()]:
+            raise ConferenceError("choose another participant that is present: see participants()")
         await self._order_view()
         await self._do(HandOver(int(to)))
 

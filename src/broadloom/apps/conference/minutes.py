@@ -31,9 +31,9 @@ def minutes_of(state: MeetingState, title: str) -> Iterator[Line]:
     """The lines of the minutes. Sections without content are left out."""
     yield Line(f"Minutes of {title}")
     yield Line("Participants")
-    for attendee in state.attendees.values():
-        left = f" to {_time(attendee.left_ms)}" if attendee.left_ms is not None else ""
-        yield Line(f"from {_time(attendee.arrived_ms)}{left}", attendee.name, 0)
+    for record in state.participants.values():
+        left = f" to {_time(record.left_ms)}" if record.left_ms is not None else ""
+        yield Line(f"from {_time(record.arrived_ms)}{left}", record.name, 0)
     if state.agenda:
         yield Line("Agenda")
         yield from (Line(item, f"{number}.", 0) for number, item in enumerate(state.agenda, 1))

@@ -48,11 +48,11 @@ class Pointed(NamedTuple):
     at: Point
 
 
-class PeopleChanged(NamedTuple):
+class ParticipantsChanged(NamedTuple):
     """A member has joined or is gone."""
 
 
-MeetingEvent = Done | Rewound | ViewMoved | Pointed | PeopleChanged
+MeetingEvent = Done | Rewound | ViewMoved | Pointed | ParticipantsChanged
 
 
 class Participation:
@@ -117,7 +117,7 @@ class Participation:
 
     async def leave(self) -> None:
         """Give the floor back and end this program's part. The channel stays joined."""
-        if self.me in self.state.attendees:
+        if self.me in self.state.participants:
             with suppress(BroadloomError):
                 await self._do(Leave(), timeout_s=LEAVE_TIMEOUT_S)
         await self._close()
@@ -232,7 +232,7 @@ class Participation:
                 self._core.on_member_lost()
             if not isinstance(event, MemberJoined):
                 self._views.forget(event.member.peer_id)
-            self._on_change(PeopleChanged())
+            self._on_change(ParticipantsChanged())
 
     def _check_duties(self) -> None:
         self._changed.set()

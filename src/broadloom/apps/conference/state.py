@@ -37,7 +37,7 @@ OPTIONS_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Attendee:
+class ParticipantRecord:
     name: str
     arrived_ms: int
     left_ms: int | None = None
@@ -99,7 +99,7 @@ class Term:
 
 @dataclass(slots=True)
 class MeetingState:
-    attendees: dict[int, Attendee] = field(default_factory=dict)
+    participants: dict[int, ParticipantRecord] = field(default_factory=dict)
     """All that have ever arrived, by peer id."""
     hands: dict[int, None] = field(default_factory=dict)
     """Raised hands, in the order in which they were raised. Of members that are gone, too."""
@@ -119,24 +119,24 @@ class MeetingState:
         """Returns whether the action is permitted."""
         self.numbers[author] = max(sent.number, self.numbers.get(author, 0))
         term = self.floor.term
-        is_done = self._apply_to_people(author, sent.action, sent.at_ms)
+        is_done = self._apply_to_participants(author, sent.action, sent.at_ms)
         if is_done is None:
             is_done = self._apply_to_items(author, sent.action, f"{author:x}-{sent.number}", sent.at_ms)
         if self.floor.term != term and self.floor.holder is not None:
             self.terms.append(Term(self.floor.holder, sent.at_ms))
         return is_done
 
-    def _apply_to_people(self, author: int, action: Action, at_ms: int) -> bool | None:
+    def _apply_to_participants(self, author: int, action: Action, at_ms: int) -> bool | None:
         """None if the action concerns items."""
         floor, is_leader = self.floor, author == self.floor.holder
         match action:
             case Arrive(name):
-                arrived_ms = self.attendees[author].arrived_ms if author in self.attendees else at_ms
-                self.attendees[author] = Attendee(name, arrived_ms)
+                arrived_ms = self.participants[author].arrived_ms if author in self.participants else at_ms
+                self.participants[author] = ParticipantRecord(name, arrived_ms)
             case Leave():
-                if author not in self.attendees:
+                if author not in self.participants:
                     return False
-                self.attendees[author] = replace(self.attendees[author], left_ms=at_ms)
+                self.participants[author] = replace(self.participants[author], left_ms=at_ms)
                 self.hands.pop(author, None)
                 floor.leave(author)
             case RaiseHand(is_up):
@@ -148,7 +148,7 @@ class MeetingState:
             case ReleaseFloor():
                 floor.release(author)
             case HandOver(to):
-                if not is_leader or to not in self.attendees or self.attendees[to].left_ms is not None:
+                if not is_leader or to not in self.participants or self.participants[to].left_ms is not None:
                     return False
                 floor.hand_over(author, to)
             case TakeBack():
@@ -200,8 +200,8 @@ class MeetingState:
         return True
 
     def name_of(self, peer_id: int) -> str:
-        attendee = self.attendees.get(peer_id)
-        return attendee.name if attendee is not None else f"{peer_id:016x}"
+        record = self.participants.get(peer_id)
+        return record.name if record is not None else f"{peer_id:016x}"
 
     def replies(self) -> dict[str | None, list[Note]]:
         """Notes by the note that they reply to; those that begin a thread under None."""

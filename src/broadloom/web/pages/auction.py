@@ -113,11 +113,11 @@ class AuctionPage:
     def _show_bids(self, room: Room) -> None:
         rows = []
         for sale in reversed(room.sales.values()):
-            offer = sale.offer_of(room.name)
-            if offer is not None:
-                signed = self._client.receipts.get(offer.number)
-                amount = amount_text(offer.amount) if offer.amount is not None else "sealed"
-                receipt = f"{offer.number}, {signed.auctioneer}" if signed is not None else f"{offer.number}"
+            placed = sale.bid_of(room.name)
+            if placed is not None:
+                signed = self._client.receipts.get(placed.number)
+                amount = amount_text(placed.amount) if placed.amount is not None else "sealed"
+                receipt = f"{placed.number}, {signed.auctioneer}" if signed is not None else f"{placed.number}"
                 rows.append((sale.lot.id, amount, own_state(sale, room.name)[0], receipt))
         self._bids.clear()
         with self._bids:
@@ -184,19 +184,19 @@ class LotCard:
         self._own.set_text(text)
         self.element.props(f"data-phase={sale.phase} data-own={state or 'none'}")
         may_bid = sale.phase is Phase.OPEN and name != lot.seller and (not lot.bidders or name in lot.bidders)
-        has_sealed = lot.kind.is_sealed and sale.offer_of(name) is not None
+        has_sealed = lot.kind.is_sealed and sale.bid_of(name) is not None
         self._form.set_visibility(may_bid and not has_sealed)
         self._amount.props["placeholder"] = f"{amount_text(sale.asked)} or more"
         self._amount.update()
 
     def tick(self, now_s: float) -> None:
         sale = self._sale
-        count = len(sale.offers)
+        count = len(sale.bids)
         bids = f"{count} bid{'s' * (count != 1)}"
         if sale.is_over:
             text = bids
         elif sale.phase is Phase.REVEAL:
-            text = f"{bids}, {sum(each.amount is not None for each in sale.offers.values())} revealed"
+            text = f"{bids}, {sum(each.amount is not None for each in sale.bids.values())} revealed"
         elif sale.calls:
             text = f"{bids} · {CALLS[sale.calls]}"
         else:
@@ -210,15 +210,15 @@ class LotCard:
 
 def own_state(sale: Sale, name: str) -> tuple[str, str]:
     """How a bidder stands, as a word and as a sentence; empty if it has not bid."""
-    offer, leader = sale.offer_of(name), sale.leader
-    if offer is None:
+    placed, leader = sale.bid_of(name), sale.leader
+    if placed is None:
         return "", ""
     if sale.phase is Phase.SOLD:
         return ("won", "You have won.") if sale.winner == name else ("lost", "You have not won.")
     if sale.phase is Phase.UNSOLD:
         return "unsold", "It was not sold."
     if sale.lot.kind.is_sealed:
-        is_revealed = offer.amount is not None
+        is_revealed = placed.amount is not None
         return ("revealed", "Your bid is revealed.") if is_revealed else ("sealed", "Your sealed bid is in the list.")
     is_leader = leader is not None and leader.bidder == name
     return ("leading", "You lead.") if is_leader else ("outbid", "You are outbid.")

@@ -147,7 +147,7 @@ def snapshot(meeting: Meeting) -> dict[str, Any]:
                 "hand": each.has_hand_up,
                 "place": each.queue_place,
             }
-            for each in meeting.people()
+            for each in meeting.participants()
         ],
         "parts": list(state.parts),
         "notes": [
