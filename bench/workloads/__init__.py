@@ -11,6 +11,10 @@ from bench.workloads.request import request
 
 _BY_WORKLOAD = {"join": join, "frozen": frozen, "request": request, "switch": request, "mailbox": request}
 
+PORT_TAKEN = "Address already in use"
+START_ATTEMPTS = 3
+"""Another program may take a free port before the process that it was found for listens."""
+
 
 async def measure(system: System, case: Case, plan: Plan) -> list[Row]:
     """Whatever goes wrong is a row as well: one broken system must not end the others' run."""
@@ -20,9 +24,14 @@ async def measure(system: System, case: Case, plan: Plan) -> list[Row]:
         return [row | {"error": reason}]
     case = system.fitted(case)
     row |= {"messages": case.messages, "rate_per_s": case.rate_per_s}
+    run = _BY_WORKLOAD.get(case.workload, broadcast)
     try:
-        return [row | measured for measured in await _BY_WORKLOAD.get(case.workload, broadcast)(system, case, plan)]
-    except MeasurementError as problem:
-        return [row | {"error": str(problem)}]
+        for attempt in range(START_ATTEMPTS):
+            try:
+                return [row | measured for measured in await run(system, case, plan)]
+            except MeasurementError as problem:
+                if PORT_TAKEN not in str(problem) or attempt == START_ATTEMPTS - 1:
+                    return [row | {"error": str(problem)}]
     except (OSError, ValueError, EOFError) as problem:
         return [row | {"error": f"{type(problem).__name__}: {problem}"}]
+    raise AssertionError

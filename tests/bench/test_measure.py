@@ -1,10 +1,12 @@
 """Real measurements, as small as can be: two receivers, some hundred messages."""
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import pytest
 
+from bench.machine import free_ports
 from bench.plan import QUICK, Case
 from bench.systems import SYSTEMS
 from bench.workloads import measure
@@ -56,3 +58,14 @@ def test_messages_on_many_topics_reach_the_subscriptions_of_two_receivers():
     for row in rows:
         assert row.get("error") is None
         assert (row["delivered"], row["lost"], row["duplicates"]) == (600, 0, 0)
+
+
+def test_port_that_was_taken_meanwhile_is_replaced(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        offered = [[taken.getsockname()[1]] * 4, free_ports(4), free_ports(4)]
+        monkeypatch.setattr("bench.group.free_ports", lambda count: offered.pop(0)[:count])
+        (row, *_) = asyncio.run(measure(SYSTEMS["broadloom"], Case("throughput", 2, 100, 300), PLAN))
+    assert row.get("error") is None
+    assert len(offered) < 2
