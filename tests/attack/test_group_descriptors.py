@@ -105,6 +105,9 @@ def test_groups_created_at_the_same_time_have_different_ids() -> None:
 
 CREATOR = proofs.member_id("anna", NONCE)
 GROUP = creator_proofs.group_id(CREATOR, NOW_MS)
+TICKET = OWNER.issue_ticket("anna", Role.PRODUCER, NOW + timedelta(days=1))
+HOLDER = PeerCredentials.from_ticket(CLUB, TICKET).post_signer
+"""Made here, because a certificate must not be younger than what it signs."""
 SIGNED = creator_proofs.signed(ANNA, NONCE, NOW_MS, GroupDescriptor(CREATOR, "Chess club", KEPT))
 
 
@@ -144,11 +147,9 @@ def test_descriptor_is_valid_for_its_group_only_and_of_this_owner_only() -> None
 def test_group_outlives_the_ticket_of_its_creator(tmp_path: Path) -> None:
     """All members agree on the descriptor, whether they have the revocation list or not."""
     path = tmp_path / "revoked.pem"
-    ticket = OWNER.issue_ticket("anna", Role.PRODUCER, NOW + timedelta(days=1))
-    signer = PeerCredentials.from_ticket(CLUB, ticket).post_signer
-    assert signer is not None
-    signed = creator_proofs.signed(signer, NONCE, NOW_MS, SIGNED._replace(proof=b"", credential=b""))
-    revoke_tickets(OWNER, path, [ticket.serial])
+    assert HOLDER is not None
+    signed = creator_proofs.signed(HOLDER, NONCE, NOW_MS, SIGNED._replace(proof=b"", credential=b""))
+    revoke_tickets(OWNER, path, [TICKET.serial])
     mine = OWNER.issue_ticket("strict", Role.PRODUCER, datetime.now(UTC) + timedelta(days=1))
     strict = PeerCredentials.from_ticket(CLUB, mine, RevocationList(path, OWNER.certificate)).post_signer
     assert strict is not None
