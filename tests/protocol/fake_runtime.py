@@ -90,6 +90,12 @@ class FakeConnection:
         if not self.closed:
             self.sent.append(frame if rest is None else b"".join((frame, rest)))
 
+    def send_now(self, frame: bytes) -> bool:
+        if self.is_congested or self.closed:
+            return False
+        self.send(frame)
+        return True
+
     def close(self) -> None:
         self.closed = True
 

@@ -47,6 +47,8 @@ class Tuning(ChannelSettings):
     """A gap that has not closed by itself after this time is requested from one neighbor after another."""
     flood_frames_per_s_max: int = 10
     """Authors with a higher rate use the tree for all frames: it is fresh, and frequent floods are expensive."""
+    fast_path: bool = True
+    """Single messages take a shorter way through the code, with the same effects. Off only to test that they are."""
     ihave_interval_s: float = 0.1
     """`IHave` entries for lazy links are collected for this long."""
     bundle_bytes: int = 256 << 10

@@ -105,7 +105,9 @@ class Link:
         try:
             if frame[4:8] == _BROADCAST:
                 self.frames_received += 1
-                self._peer.broadcaster.receiver.on_broadcast(self, frame)
+                broadcaster = self._peer.broadcaster
+                if not broadcaster.fast_path.take(self, frame):
+                    broadcaster.receiver.on_broadcast(self, frame)
             else:
                 self._peer.on_link_frame(self, frame)
         except UnknownMessageError:
@@ -131,6 +133,12 @@ class Link:
     def send_frame(self, frame: bytes, rest: memoryview | None = None) -> None:
         self.sent_since_tick = True
         self._connection.send(frame, rest)
+
+    def send_now(self, frame: bytes) -> bool:
+        """Send before this event has been handled completely. False if the frame would have to wait: nothing was sent.
+        A link with a backlog is congested, so no frame overtakes it."""
+        self.sent_since_tick = True
+        return self._connection.send_now(frame)
 
     def send(self, message: WireMessage) -> None:
         self.sent_since_tick = True

@@ -57,6 +57,10 @@ class Connection(Protocol):
     def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         """Queue a frame, given whole or in two pieces. Never blocks and never fails; a closed connection drops it."""
 
+    def send_now(self, frame: bytes) -> bool:
+        """Send a frame without queueing it. False if others wait before it, or if the connection is congested or
+        closed: then nothing was sent."""
+
     def close(self) -> None:
         """Close after all queued frames are sent."""
 

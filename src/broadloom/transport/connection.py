@@ -93,6 +93,13 @@ class TcpConnection(asyncio.Protocol):
             if self._send_queue_bytes > self._node.settings.send_queue_bytes_max:
                 self._on_send_overflow()
 
+    def send_now(self, frame: bytes) -> bool:
+        if self._send_queue or not self._writable or self._is_closed:
+            return False
+        assert self._transport is not None
+        self._transport.write(frame if self._tls is None else self._tls.encrypt(frame))
+        return True
+
     def close(self) -> None:
         if self._is_closed:
             return

@@ -33,6 +33,10 @@ class InProcessConnection:
         data = frame if rest is None else b"".join((frame, rest))
         self._call_soon(lambda: self.other_end.handler.on_frame(data))
 
+    def send_now(self, frame: bytes) -> bool:
+        self.send(frame)
+        return True
+
     def close(self) -> None:
         """Nothing to release."""
 

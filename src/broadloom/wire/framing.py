@@ -20,8 +20,15 @@ class FrameSplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Return all frames that `data` completes. Raises `WireError` for an invalid length; the stream is then
         unusable."""
+        end = len(data)
+        if (
+            not self._buffer
+            and HEAD.size <= end <= self.frame_bytes_max
+            and int.from_bytes(data[:LENGTH_BYTES], "big") == end - LENGTH_BYTES
+        ):
+            return [data]  # the usual case of a quiet connection: one read, one frame
         frames: list[bytes] = []
-        position, end = 0, len(data)
+        position = 0
         if self._buffer:
             if len(self._buffer) + end < self._needed_bytes:
                 self._buffer += data  # appends in place: copying on every small read would take quadratic time

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from broadloom.protocol import Tuning
 from broadloom.testing.sim.scenario import Scenario, parse
 from tools import exhaustive
 
@@ -85,6 +87,13 @@ def test_history_is_the_same_in_every_process(name: str):
     here = trace_of(scenario(name), seed=3)
     assert trace_in_subprocess(name, 3, hash_seed=1) == here
     assert trace_in_subprocess(name, 3, hash_seed=2) == here
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_fast_path_does_not_change_history(name: str):
+    fast = scenario(name)
+    slow = replace(fast, settings=replace(fast.settings, peer=replace(Tuning.of(fast.settings.peer), fast_path=False)))
+    assert trace_of(fast, seed=5) == trace_of(slow, seed=5)
 
 
 def test_tracing_does_not_change_history():

@@ -25,6 +25,9 @@ ACK_BYTES = 256 << 10
 """An acknowledgement is sent after this many bytes at the latest; an idle tree sends none."""
 ACKS_PER_WINDOW = 8
 """Acknowledgements per full send window."""
+UPDATE_BYTES = 8 << 10
+"""A receiver looks only after this many bytes whether an acknowledgement is due: half of the smallest distance between
+two of them."""
 MEASURE_INTERVAL_S = 0.1
 """Interval over which the rate is measured."""
 ACK_STALE_S = 2.0
@@ -46,17 +49,35 @@ class _ChildAck:
 class ChildAcks:
     """The acknowledgements of one author's tree."""
 
-    __slots__ = ("_measured_at", "_measured_sequence", "bytes_per_s", "children", "last_acked", "message_bytes")
+    __slots__ = (
+        "_measured_at",
+        "_measured_sequence",
+        "bytes_per_s",
+        "children",
+        "last_acked",
+        "message_bytes",
+        "new_bytes",
+        "new_frames",
+        "new_messages",
+    )
 
     def __init__(self, last_contiguous: int, message_bytes: float, now: float) -> None:
         self.children: dict[Link, _ChildAck] = {}
         self.last_acked = last_contiguous
         self.message_bytes = message_bytes
-        """Moving average of the message size."""
+        """Moving average of the message size, without the frames that came since the last update."""
+        self.new_bytes = self.new_frames = self.new_messages = 0
+        """Frames since then."""
         self.bytes_per_s: float | None = None
         """Rate of the slowest child that counts; None before the first measurement."""
         self._measured_sequence = last_contiguous
         self._measured_at = now
+
+    def average(self) -> None:
+        """Include the new frames in the average of the message size."""
+        weight = min(1.0, self.new_frames / MEAN_SIZE_FRAMES)
+        self.message_bytes += weight * (self.new_bytes / self.new_messages - self.message_bytes)
+        self.new_bytes = self.new_frames = self.new_messages = 0
 
     def measure(self, last_contiguous: int, now: float) -> None:
         elapsed_s = now - self._measured_at
@@ -79,8 +100,12 @@ class AckAggregator:
         acks = self._authors.get(author)
         if acks is None:
             acks = self._authors[author] = ChildAcks(window.last_contiguous, size / count, self._peer.runtime.now())
-        acks.message_bytes += (size / count - acks.message_bytes) / MEAN_SIZE_FRAMES
-        self._update(author, window, acks)
+        acks.new_bytes += size
+        acks.new_frames += 1
+        acks.new_messages += count
+        if acks.new_bytes >= UPDATE_BYTES or author == self._peer.me.peer_id:
+            acks.average()
+            self._update(author, window, acks)
 
     def on_ack(self, link: "Link", ack: Ack) -> None:
         acks = self._authors.get(ack.author)

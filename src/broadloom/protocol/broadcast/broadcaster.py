@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from broadloom.protocol.broadcast.acks import AckAggregator
 from broadloom.protocol.broadcast.anti_entropy import AntiEntropy
 from broadloom.protocol.broadcast.backfill import Backfill
+from broadloom.protocol.broadcast.fast_path import FastPath
 from broadloom.protocol.broadcast.gap_repair import GapRepair
 from broadloom.protocol.broadcast.plumtree import Plumtree, TreeState
 from broadloom.protocol.broadcast.receiver import Receiver
@@ -56,6 +57,7 @@ class Broadcaster:
         self.verifier = MessageVerifier(peer, self, signer) if signer is not None else None
         self.retention = RetentionBuffer(settings.retention_s, settings.retention_bytes_max)
         self.receiver = Receiver(peer, self)
+        self.fast_path = FastPath(peer, self)
         self.anti_entropy = AntiEntropy(peer, self)
         self.gap_repair = GapRepair(peer, self)
         self.backfill = Backfill(peer)

@@ -20,6 +20,7 @@ from broadloom.wire.types import TreePosition
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
+    from broadloom.protocol.broadcast.fast_path import Route
     from broadloom.protocol.broadcast.receive_window import ReceiveWindow
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
@@ -40,10 +41,12 @@ class TreeState:
         "failed_parent",
         "first_copy_hops",
         "first_copy_link",
+        "has_pending_ihave",
         "hops",
         "lazy_links",
         "parent",
         "pruned_links",
+        "route",
     )
 
     def __init__(self) -> None:
@@ -61,6 +64,11 @@ class TreeState:
         """Links to which this peer sent `Prune`."""
         self.lazy_links: dict[Link, None] = {}
         """Links that get `IHave` instead of frames."""
+        self.has_pending_ihave = False
+        """All lazy links will get an `IHave` of this author at the end of the current interval."""
+        self.route: Route | None = None
+        """Of the fast path, which learns it. None after something above has changed, unless a link was lost: routes
+        notice that themselves."""
 
 
 class Plumtree:
@@ -80,24 +88,33 @@ class Plumtree:
                 self._timer = self._peer.runtime.call_later(self._peer.settings.ihave_interval_s, self._send_ihaves)
         pending[author] = None
 
+    def announce(self, author: PeerId, tree: TreeState, lazy_links: "tuple[Link, ...]") -> None:
+        """Queue an `IHave` for all lazy links at once; once in each interval is enough."""
+        for link in lazy_links:
+            self.queue_ihave(link, author)
+        tree.has_pending_ihave = True
+
     def _send_ihaves(self) -> None:
         self._timer = None
         pending, self._pending_ihaves = self._pending_ihaves, {}
         windows = self._broadcaster.receiver.windows
         for link, authors in pending.items():
-            positions = tuple(
-                TreePosition(author, window.stream_start, window.last_contiguous, window.tree.hops)
-                for author in authors
-                if (window := windows.get(author)) is not None
-            )
+            positions = []
+            for author in authors:
+                if (window := windows.get(author)) is not None:
+                    window.tree.has_pending_ihave = False
+                    positions.append(
+                        TreePosition(author, window.stream_start, window.last_contiguous, window.tree.hops)
+                    )
             if positions and not link.is_draining:
-                link.send(IHave(positions))
+                link.send(IHave(tuple(positions)))
 
     def make_lazy(self, link: "Link", author: PeerId) -> None:
         """Announce the author's messages on this link from now on. The first `IHave` covers what the neighbor may not
         have received another way yet."""
         window = self._broadcaster.receiver.windows.get(author)
         if window is not None:
+            window.tree.route = None
             window.tree.lazy_links[link] = None
             self.queue_ihave(link, author)
 
@@ -111,6 +128,7 @@ class Plumtree:
         window = self._broadcaster.receiver.windows.get(graft.author)
         if window is None or not self._is_active(link):
             return
+        window.tree.route = None
         window.tree.lazy_links.pop(link, None)
         if window.last_known > graft.last_contiguous:
             link.backlog.rewind(graft.author, graft.last_contiguous + 1)
@@ -126,6 +144,8 @@ class Plumtree:
             if not tree.hops:
                 tree.parent, tree.hops = link, HOPS_UNKNOWN
             return
+        if tree.first_copy_link is not link or tree.first_copy_hops != hops:
+            tree.route = None
         tree.first_copy_link, tree.first_copy_hops = link, hops
         if tree.failed_parent is link:
             tree.failed_parent = None
@@ -140,6 +160,7 @@ class Plumtree:
         tree = window.tree
         if link in tree.pruned_links or not self._is_active(link):
             return
+        tree.route = None
         parent, first = tree.parent, tree.first_copy_link
         if author == self._peer.me.peer_id:
             self._prune(tree, author, link)
@@ -166,6 +187,7 @@ class Plumtree:
 
     def _switch_parent(self, window: "ReceiveWindow", author: PeerId, link: "Link", hops: int) -> None:
         tree = window.tree
+        tree.route = None
         old_parent, tree.parent, tree.hops = tree.parent, link, hops
         if tree.pruned_links.pop(link, 0) is None:
             link.send(Graft(author, window.reached))
@@ -199,6 +221,7 @@ class Plumtree:
         `last_known`; gap repair requests the rest. Sent even to links that were not pruned: the neighbor may have made
         the link lazy itself when this peer was slow."""
         tree = window.tree
+        tree.route = None
         if tree.parent is not link:
             tree.failed_parent = tree.parent
         tree.parent = link

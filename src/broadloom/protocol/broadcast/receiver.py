@@ -136,9 +136,16 @@ class Receiver:
             if window.reorder_buffer:
                 self.deliver_buffered(window, now)
             if not is_flood:
-                broadcaster.acks.on_frame(author, window, len(frame), last - sequence + 1)
+                self._on_delivered_by_tree(link, author, window, len(frame), last - sequence + 1, hops)
         else:
             self._buffer(author, window, sequence, frame, sent_at)
+
+    def _on_delivered_by_tree(
+        self, link: "Link", author: PeerId, window: ReceiveWindow, size: int, count: int, hops: int
+    ) -> None:
+        self._broadcaster.acks.on_frame(author, window, size, count)
+        if count == 1:
+            self._broadcaster.fast_path.learn(link, window, hops)
 
     def _buffer(self, author: PeerId, window: ReceiveWindow, sequence: int, frame: bytes, sent_at: float) -> None:
         """Keep a frame until those before it have arrived."""

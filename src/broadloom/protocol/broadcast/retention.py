@@ -8,6 +8,9 @@ from typing import NamedTuple
 from broadloom.wire import Broadcast, PeerId
 from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
 
+_UNINDEXED_MAX = 64
+"""Frames of the fast path that wait for their place in the log. Indexing many at a time is cheaper, and most are never
+asked for before the next tick."""
 _SPENT_MAX = 64
 """Removed entries at the front of a list before it is compacted."""
 
@@ -113,29 +116,65 @@ class RetentionBuffer:
         self._log: deque[RetainedFrame] = deque()
         self._by_author: dict[PeerId, _AuthorFrames] = {}
         self._start = 0
-        self.retained_bytes = 0
+        self._retained_bytes = 0
+        self._unindexed: list[tuple[PeerId, int, bytes, int, int, float, PeerId]] = []
+
+    @property
+    def retained_bytes(self) -> int:
+        self._index()
+        return self._retained_bytes
 
     @property
     def end(self) -> int:
         """The log position of the next frame."""
+        self._index()
         return self._start + len(self._log)
 
+    def add_single(
+        self,
+        author: PeerId,
+        sequence: int,
+        frame: bytes,
+        hops: int,
+        age_ms: int,
+        received_at: float,
+        received_from: PeerId,
+    ) -> None:
+        """Add a frame with one message of normal priority that came along a tree."""
+        self._unindexed.append((author, sequence, frame, hops, age_ms, received_at, received_from))
+        if len(self._unindexed) >= _UNINDEXED_MAX:
+            self._index()
+
+    def _index(self) -> None:
+        """Everything that reads the log calls this first."""
+        if self._unindexed:
+            unindexed, self._unindexed = self._unindexed, []
+            for author, sequence, frame, hops, age_ms, received_at, received_from in unindexed:
+                self.add(
+                    RetainedFrame(
+                        author, sequence, sequence, frame, hops, age_ms, received_at, received_from, Dissemination.TREE
+                    )
+                )
+
     def add(self, retained: RetainedFrame) -> None:
+        self._index()
         self._log.append(retained)
         frames = self._by_author.get(retained.author)
         if frames is None:
             frames = self._by_author[retained.author] = _AuthorFrames()
         frames.add(retained)
-        self.retained_bytes += len(retained.frame)
-        while self.retained_bytes > self._bytes_max:
+        self._retained_bytes += len(retained.frame)
+        while self._retained_bytes > self._bytes_max:
             self._drop_oldest()
 
     def in_range(self, author: PeerId, first: int, last: int) -> Iterator[RetainedFrame]:
+        self._index()
         frames = self._by_author.get(author)
         return frames.in_range(first, last) if frames is not None else iter(())
 
     def starting_at(self, author: PeerId, first: int) -> RetainedFrame | None:
         """The frame that begins with this message."""
+        self._index()
         frames = self._by_author.get(author)
         return frames.starting_at(first) if frames is not None else None
 
@@ -145,6 +184,7 @@ class RetentionBuffer:
 
     def before(self, position: int) -> Iterator[RetainedFrame]:
         """Frames before a log position, in order of arrival."""
+        self._index()
         for offset, retained in enumerate(self._log):
             if self._start + offset >= position:
                 return
@@ -153,6 +193,7 @@ class RetentionBuffer:
     def expire(self, now: float) -> None:
         """Drop frames past `retention_s`. A frame that arrived late may stay longer, behind a younger one; every copy
         carries its age, so no peer takes it for new."""
+        self._index()
         while self._log:
             oldest = self._log[0]
             if oldest.age_ms + (now - oldest.received_at) * 1000 < self._retention_ms:
@@ -162,7 +203,7 @@ class RetentionBuffer:
     def _drop_oldest(self) -> None:
         oldest = self._log.popleft()
         self._start += 1
-        self.retained_bytes -= len(oldest.frame)
+        self._retained_bytes -= len(oldest.frame)
         frames = self._by_author[oldest.author]
         frames.remove(oldest)
         if not frames:

@@ -175,6 +175,12 @@ class SimConnection:
                 self._is_congested = True
             self._transmit(frame)
 
+    def send_now(self, frame: bytes) -> bool:
+        if self._is_congested or self.is_closed:
+            return False
+        self.send(frame)
+        return True
+
     def on_read(self, size: int) -> None:
         """The remote end has read `size` bytes."""
         self.unread_bytes -= size

@@ -1,0 +1,277 @@
+"""The fast path: what is usual, what ends it, and that it does exactly what the receiver does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broadloom.protocol import Peer, Tuning
+from broadloom.protocol.broadcast.acks import UPDATE_BYTES
+from broadloom.protocol.broadcast.fast_path import FastPath
+from broadloom.protocol.events import Batch, Missed
+from broadloom.wire import Broadcast
+from broadloom.wire.broadcast_frame import Dissemination, Priority, encode_broadcast
+from broadloom.wire.link_messages import Ack, Graft, IHave, Prune, Want
+from broadloom.wire.payload_kind import WANTS_RECEIPT
+from broadloom.wire.types import TreePosition
+from tests.protocol.broadcast.harness import A, B
+from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, Sendable, creator, link
+
+SETTINGS = Tuning(heartbeat_timeout_s=1e9)
+PARENT, CHILD, LAZY, NEW = 2, 3, 4, 5
+
+
+def tree_frame(sequence: int, data: bytes = b"moves", author: int = A, **changes: Any) -> Broadcast:
+    return Broadcast(author, sequence, 1, (data,), 2, dissemination=Dissemination.TREE)._replace(**changes)
+
+
+class Relay:
+    """A peer between its parent and a child, with a third link that is lazy. A has sent two messages: the second one
+    taught the fast path its route."""
+
+    def __init__(self, tuning: Tuning = SETTINGS) -> None:
+        self.runtime = FakeRuntime()
+        self.peer = creator(self.runtime, tuning)
+        self.parent, self.child, self.lazy = (link(self.peer, peer_id) for peer_id in (PARENT, CHILD, LAZY))
+        self.send(tree_frame(1))
+        self.lazy.remote_sends(Prune(A))
+        self.send(tree_frame(2))
+
+    def send(self, *frames: Sendable) -> None:
+        self.parent.remote_sends(*frames)
+
+    @property
+    def last(self) -> int:
+        return self.peer.broadcaster.receiver.windows[A].last_contiguous
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each broadcast frame, whether the fast path took it."""
+    results: list[bool] = []
+    take = FastPath.take
+
+    def recorded(self: FastPath, link: Any, frame: bytes) -> bool:
+        results.append(take(self, link, frame))
+        return results[-1]
+
+    monkeypatch.setattr(FastPath, "take", recorded)
+    return results
+
+
+def test_single_message_from_parent_is_relayed_delivered_and_retained(taken: list[bool]) -> None:
+    relay = Relay()
+    relay.send(tree_frame(3, b"e4", age_ms=7))
+    assert taken == [False, False, True]
+    assert relay.runtime.delivered[-1].data == b"e4"
+    assert relay.child.broadcasts()[-1] == tree_frame(3, b"e4", age_ms=7, hops=3)
+    assert relay.lazy.broadcast_ids() == [(A, 1)]
+    relay.lazy.remote_sends(Want(A, 3, 3))
+    assert relay.lazy.broadcasts()[-1].messages == (b"e4",)
+    relay.runtime.advance(SETTINGS.ihave_interval_s)
+    assert relay.lazy.sent_messages(IHave)[-1].positions == (TreePosition(A, 1, 3, 2),)
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_every_size_is_taken(size: int, taken: list[bool]) -> None:
+    relay = Relay()
+    relay.send(tree_frame(3, bytes(size)))
+    assert taken[-1]
+    assert relay.runtime.delivered[-1].data == bytes(size)
+
+
+class _AdmitAll:
+    def admit(self, *_: object) -> bool:
+        return True
+
+
+UNUSUAL_FRAMES = {
+    "a bundle": tree_frame(3, messages=(b"a", b"b")),
+    "another priority": tree_frame(3, priority=Priority.HIGH),
+    "a TTL": tree_frame(3, ttl_ms=1000),
+    "a receipt": tree_frame(3, kind=WANTS_RECEIPT),
+    "a signature": tree_frame(3, signature=bytes(64)),
+    "a flood": tree_frame(3, dissemination=Dissemination.FLOOD),
+    "another distance": tree_frame(3, hops=3),
+    "a new stream": tree_frame(3, stream_start=3),
+    "a gap": tree_frame(4),
+    "a duplicate": tree_frame(2),
+    "an expired copy": tree_frame(3, age_ms=int(SETTINGS.retention_s * 1000) + 1),
+    "a large frame": tree_frame(3, bytes(8 << 10)),
+    "an unknown author": tree_frame(1, author=B),
+}
+
+
+def pull(relay: Relay) -> None:
+    """The child has a message that the parent does not send."""
+    relay.child.remote_sends(IHave((TreePosition(A, 1, 3, 2),)))
+    relay.runtime.advance(2 * SETTINGS.gap_repair_delay_s)
+    assert relay.child.sent_messages(Graft)
+
+
+def switch(relay: Relay) -> None:
+    """The author is far away, and much closer over a link that was pruned."""
+    relay.send(tree_frame(3, hops=9))
+    relay.child.remote_sends(tree_frame(3, hops=9))
+    relay.send(tree_frame(4, hops=9))
+    assert relay.child.sent_messages(Prune)
+    relay.child.remote_sends(IHave((TreePosition(A, 1, 4, 2),)))
+    assert relay.child.sent_messages(Graft)
+
+
+EVENTS: dict[str, Callable[[Relay], object]] = {
+    "prune": lambda relay: relay.child.remote_sends(Prune(A)),
+    "graft": lambda relay: relay.lazy.remote_sends(Graft(A, 2)),
+    "new link": lambda relay: link(relay.peer, NEW),
+    "lost link": lambda relay: relay.lazy.remote_closes(),
+    "second copy": lambda relay: relay.child.remote_sends(tree_frame(2)),
+    "copy from another link": lambda relay: relay.child.remote_sends(tree_frame(3)),
+    "gap": lambda relay: relay.send(tree_frame(4)),
+    "pull over another link": pull,
+    "switch to a closer parent": switch,
+    "unresolved claim": lambda relay: setattr(relay.peer.broadcaster.receiver.windows[A], "claimed_through", 9),
+    "quotas": lambda relay: setattr(relay.peer.broadcaster, "quotas", _AdmitAll()),
+}
+
+
+@pytest.mark.parametrize("frame", UNUSUAL_FRAMES.values(), ids=UNUSUAL_FRAMES.keys())
+def test_receiver_handles_unusual_frame(frame: Broadcast, taken: list[bool]) -> None:
+    Relay().send(frame)
+    assert taken == [False, False, False]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_receiver_handles_frame_after(event: str, taken: list[bool]) -> None:
+    relay = Relay()
+    EVENTS[event](relay)
+    relay.send(tree_frame(relay.last + 1, hops=relay.peer.broadcaster.receiver.windows[A].tree.first_copy_hops))
+    assert not taken[-1]
+
+
+@pytest.mark.parametrize("event", ["prune", "graft", "new link", "lost link", "second copy"])
+def test_usual_frames_return_with_the_next_one(event: str, taken: list[bool]) -> None:
+    relay = Relay()
+    EVENTS[event](relay)
+    relay.send(tree_frame(3), tree_frame(4))
+    assert taken[-2:] == [False, True]
+    assert relay.last == 4
+
+
+def test_malformed_padding_closes_link(taken: list[bool]) -> None:
+    relay = Relay()
+    frame = encode_broadcast(tree_frame(3, b"abc"))
+    relay.send(frame[:-1] + b"x")
+    assert not any(taken)
+    assert relay.parent.closed
+
+
+def test_congested_child_gets_frames_in_order_when_writable_again(taken: list[bool]) -> None:
+    relay = Relay()
+    relay.child.is_congested = True
+    relay.send(tree_frame(3), tree_frame(4))
+    assert relay.child.broadcast_ids()[-1] == (A, 2)
+    relay.child.is_congested = False
+    relay.child.handler.on_writable()
+    assert relay.child.broadcast_ids()[-2:] == [(A, 3), (A, 4)]
+    relay.send(tree_frame(5))
+    assert relay.child.broadcast_ids()[-1] == (A, 5)
+    assert taken[2:] == [True] * 3
+
+
+def test_frames_are_acknowledged(taken: list[bool]) -> None:
+    relay = Relay()
+    count = 200 * UPDATE_BYTES // 4096
+    relay.send(*(tree_frame(sequence, bytes(4096)) for sequence in range(3, 3 + count)))
+    assert all(taken[2:])
+    assert relay.parent.sent_messages(Ack)
+
+
+def test_observer_sees_every_frame() -> None:
+    seen: list[tuple[str, int]] = []
+
+    class _Observer:
+        def received(self, message: Broadcast, neighbor: int) -> None:
+            seen.append((f"received from {neighbor}", message.sequence))
+
+        def delivered(self, batch: Batch) -> None:
+            seen.append(("delivered", batch.first_sequence))
+
+        def missed(self, missed: Missed) -> None: ...
+        def sent(self, sequence: int, data: bytes, kind: int) -> None: ...
+        def on_event(self, event: object) -> None: ...
+        def duplicates(self, count: int) -> None: ...
+
+    relay = Relay()
+    relay.peer.observer = _Observer()
+    relay.send(tree_frame(3))
+    assert seen == [(f"received from {PARENT}", 3), ("delivered", 3)]
+
+
+# The same histories with and without the fast path.
+
+Step = tuple[str, int, int, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["frame"] * 8 + ["bundle", "flood", "prune", "graft", "congest", "drain", "close", "link", "wait"]
+        ),
+        st.integers(0, 3),  # the connection
+        st.sampled_from([0] * 6 + [-1, 1, 2]),  # sequence numbers beside the next one
+        st.sampled_from([2] * 6 + [1, 3, 5]),  # hops
+    ),
+    max_size=60,
+)
+
+
+def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
+    """Everything that can be observed of a peer: what it sent over each link, and what it delivered and reported."""
+    runtime = FakeRuntime()
+    peer: Peer = creator(runtime, replace(SETTINGS, fast_path=fast_path))
+    connections: list[FakeConnection] = [link(peer, peer_id) for peer_id in (2, 3, 4, 5)]
+    next_sequence = 1
+    for action, index, offset, hops in steps:
+        connection = connections[index]
+        sequence = max(1, next_sequence + offset)
+        match action:
+            case "frame" | "bundle" | "flood":
+                frame = tree_frame(sequence, b"%d" % sequence, hops=hops)
+                if action == "bundle":
+                    frame = frame._replace(messages=(b"a", b"b"))
+                elif action == "flood":
+                    frame = frame._replace(dissemination=Dissemination.FLOOD)
+                connection.remote_sends(frame)
+                next_sequence = max(next_sequence, sequence + len(frame.messages))
+            case "prune":
+                connection.remote_sends(Prune(A))
+            case "graft":
+                connection.remote_sends(Graft(A, sequence - 1))
+            case "congest":
+                connection.is_congested = True
+            case "drain":
+                connection.is_congested = False
+                if not connection.closed:
+                    connection.handler.on_writable()
+            case "close":
+                connection.remote_closes()
+            case "link" if connection.closed and len(peer.links) < SETTINGS.degree:
+                connections[index] = link(peer, 10 * next_sequence + index)
+            case _:
+                runtime.advance(0.3)
+    runtime.advance(3.0)
+    retained = [list(peer.broadcaster.retention.in_range(A, 1, 1 << 32))]
+    return (
+        runtime.delivered_ids(),
+        runtime.reported_missed,
+        [each.sent for each in connections],
+        retained,
+        peer.counters,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_random_history_is_the_same_without_fast_path(steps: list[Step]) -> None:
+    assert play(steps, fast_path=True) == play(steps, fast_path=False)
