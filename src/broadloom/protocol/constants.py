@@ -50,7 +50,9 @@ class Tuning(ChannelSettings):
     fast_path: bool = True
     """Single messages take a shorter way through the code, with the same effects. Off only to test that they are."""
     ihave_interval_s: float = 0.1
-    """`IHave` entries for lazy links are collected for this long."""
+    """`IHave` entries for lazy links are collected for this long after something was missing or a tree changed."""
+    ihave_interval_s_max: float = 0.4
+    """The same while nothing is missing: each interval is twice the one before, up to this."""
     bundle_bytes: int = 256 << 10
     """Messages sent within one turn of the event loop are packed into frames of about this size."""
     bundle_linger_s: float = 0.005

@@ -7,38 +7,41 @@ FRAME_BYTES_MAX = 1 << 20
 """The largest frame, including its length. Larger messages are sent as fragments."""
 
 
+SMALL_READ_BYTES = 4 << 10
+"""Smaller pieces of a frame are collected in one buffer. Larger ones are kept as they came until the frame is complete,
+so that they are copied once."""
+
+
 class FrameSplitter:
     """Returns the complete frames of each read and keeps the rest."""
 
-    __slots__ = ("_buffer", "_needed_bytes", "frame_bytes_max")
+    __slots__ = ("_needed_bytes", "_pieces", "buffered_bytes", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._buffer = bytearray()
+        self._pieces: list[bytes | bytearray | memoryview] = []
+        """The beginning of a frame."""
+        self.buffered_bytes = 0
+        """Their size."""
         self._needed_bytes = 0
+        """Size of the frame; `LENGTH_BYTES` if that is not known yet."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return all frames that `data` completes. Raises `WireError` for an invalid length; the stream is then
         unusable."""
-        end = len(data)
-        if (
-            not self._buffer
-            and HEAD.size <= end <= self.frame_bytes_max
-            and int.from_bytes(data[:LENGTH_BYTES], "big") == end - LENGTH_BYTES
-        ):
-            return [data]  # the usual case of a quiet connection: one read, one frame
+        position, end = 0, len(data)
         frames: list[bytes] = []
-        position = 0
-        if self._buffer:
-            if len(self._buffer) + end < self._needed_bytes:
-                self._buffer += data  # appends in place: copying on every small read would take quadratic time
+        if self.buffered_bytes:
+            if self.buffered_bytes + end < self._needed_bytes:
+                self._hold(data)
                 return frames
-            if self._needed_bytes > LENGTH_BYTES:  # completes a frame without copying what follows
-                position = self._needed_bytes - len(self._buffer)
-                frames.append(b"".join((self._buffer, memoryview(data)[:position])))
+            if self._needed_bytes > LENGTH_BYTES:
+                position = self._needed_bytes - self.buffered_bytes
+                frames.append(b"".join((*self._pieces, memoryview(data)[:position])))
             else:
-                data = b"".join((self._buffer, data))
+                data = b"".join((*self._pieces, data))
                 end = len(data)
+            self._pieces, self.buffered_bytes = [], 0
         while end - position >= LENGTH_BYTES:
             size = LENGTH_BYTES + int.from_bytes(data[position : position + LENGTH_BYTES], "big")
             if not HEAD.size <= size <= self.frame_bytes_max:
@@ -46,14 +49,21 @@ class FrameSplitter:
             if end - position < size:
                 self._needed_bytes = size
                 break
+            if size == end:
+                return [data]  # the usual case of a quiet connection: one read, one frame
             frames.append(data[position : position + size])
             position += size
         else:
             self._needed_bytes = LENGTH_BYTES
-        self._buffer = bytearray(memoryview(data)[position:])
+        if position < end:
+            self._hold(memoryview(data)[position:])
         return frames
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Size of the incomplete frame."""
-        return len(self._buffer)
+    def _hold(self, piece: bytes | memoryview) -> None:
+        self.buffered_bytes += len(piece)
+        if len(piece) >= SMALL_READ_BYTES:
+            self._pieces.append(piece)
+        elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
+            last += piece  # in place: copying on every small read would take quadratic time
+        else:
+            self._pieces.append(bytearray(piece))

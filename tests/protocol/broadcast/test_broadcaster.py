@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broadloom.protocol import Tuning
+from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast, WireError
 from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, decode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
@@ -12,6 +12,7 @@ from broadloom.wire.payload_kind import PayloadKind
 from tests.protocol.broadcast.harness import SHORT_RETENTION, wants
 from tests.protocol.fake_runtime import (
     ME,
+    NO_TIMEOUT,
     FakeConnection,
     FakeRuntime,
     broadcast_of,
@@ -105,19 +106,50 @@ def bundles(connection: FakeConnection) -> list[tuple[int, int]]:
     return [(each.sequence, len(each.messages)) for each in connection.broadcasts()]
 
 
+def author_that_has_just_sent(runtime: FakeRuntime, tuning: Tuning = NO_TIMEOUT) -> tuple[Peer, FakeConnection]:
+    """Message 1 went out at once; others of this turn are bundled."""
+    peer = creator(runtime, tuning)
+    connection = link(peer, 2)
+    peer.broadcast(b"first")
+    assert bundles(connection) == [(1, 1)]
+    return peer, connection
+
+
 def test_messages_of_one_turn_share_a_frame() -> None:
     runtime = TurnBasedRuntime()
-    peer = creator(runtime)
-    connection = link(peer, 2)
-    assert [peer.broadcast(b"%d" % number) for number in range(3)] == [1, 2, 3]
-    assert not connection.broadcast_frames()
+    peer, connection = author_that_has_just_sent(runtime)
+    assert [peer.broadcast(b"%d" % number) for number in range(3)] == [2, 3, 4]
+    assert bundles(connection) == [(1, 1)]
     runtime.end_turn()
-    assert [each.messages for each in connection.broadcasts()] == [(b"0", b"1", b"2")]
-    assert peer.broadcast(b"3") == 4
+    assert [each.messages for each in connection.broadcasts()[1:]] == [(b"0", b"1", b"2")]
+    assert peer.broadcast(b"3") == 5
     runtime.end_turn()
     runtime.advance(1.0)
-    assert bundles(connection) == [(1, 3), (4, 1)]
-    assert peer.counters.sent == 4
+    assert bundles(connection) == [(1, 1), (2, 3), (5, 1)]
+    assert peer.counters.sent == 5
+
+
+def test_first_message_after_a_pause_is_sent_at_once() -> None:
+    runtime = TurnBasedRuntime()
+    peer, connection = author_that_has_just_sent(runtime)
+    peer.broadcast(b"not yet")
+    runtime.end_turn()
+    runtime.advance(1.0)
+    assert [peer.broadcast(b"now"), peer.broadcast(b"later")] == [3, 4]
+    assert bundles(connection) == [(1, 1), (2, 1), (3, 1)]
+    runtime.end_turn()
+    assert bundles(connection)[-1] == (4, 1)
+
+
+def test_message_sent_at_once_joins_queue_of_congested_link() -> None:
+    peer = creator(FakeRuntime())
+    connection = link(peer, 2)
+    connection.is_congested = True
+    peer.broadcast(b"waits")
+    assert not connection.broadcast_frames()
+    connection.is_congested = False
+    connection.handler.on_writable()
+    assert bundles(connection) == [(1, 1)]
 
 
 def test_turn_without_messages_sends_nothing() -> None:
@@ -129,28 +161,25 @@ def test_turn_without_messages_sends_nothing() -> None:
 
 def test_bundle_is_sent_when_bundle_bytes_is_reached() -> None:
     runtime = TurnBasedRuntime()
-    peer = creator(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
-    connection = link(peer, 2)
+    peer, connection = author_that_has_just_sent(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
     for size in (40, 40, 40, 300, 100, 1):
         peer.broadcast(bytes(size))
     runtime.end_turn()
-    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 1), (6, 1)]
+    assert bundles(connection) == [(1, 1), (2, 2), (4, 1), (5, 1), (6, 1), (7, 1)]
 
 
 def test_bundle_holds_limited_number_of_messages() -> None:
     runtime = TurnBasedRuntime()
-    peer = creator(runtime)
-    connection = link(peer, 2)
+    peer, connection = author_that_has_just_sent(runtime)
     sequences = [peer.broadcast(b"") for _ in range(BUNDLE_MESSAGES_MAX + 1)]
     runtime.end_turn()
-    assert sequences == list(range(1, BUNDLE_MESSAGES_MAX + 2))
-    assert bundles(connection) == [(1, BUNDLE_MESSAGES_MAX), (BUNDLE_MESSAGES_MAX + 1, 1)]
+    assert sequences == list(range(2, BUNDLE_MESSAGES_MAX + 3))
+    assert bundles(connection) == [(1, 1), (2, BUNDLE_MESSAGES_MAX), (BUNDLE_MESSAGES_MAX + 2, 1)]
 
 
 def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
     runtime = TurnBasedRuntime()
-    peer = creator(runtime)
-    connection = link(peer, 2)
+    peer, connection = author_that_has_just_sent(runtime)
     broadcaster = peer.broadcaster
     broadcaster.broadcast(b"", PayloadKind.DATA)
     broadcaster.broadcast(b"", PayloadKind.DATA)
@@ -159,15 +188,15 @@ def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
     broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
     broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
     runtime.end_turn()
-    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 2)]
-    attributes = [(each.kind, each.ttl_ms) for each in connection.broadcasts()]
+    assert bundles(connection) == [(1, 1), (2, 2), (4, 1), (5, 1), (6, 2)]
+    attributes = [(each.kind, each.ttl_ms) for each in connection.broadcasts()[1:]]
     assert attributes == [
         (PayloadKind.DATA, 0),
         (PayloadKind.FRAGMENT, 0),
         (PayloadKind.FRAGMENT, 0),
         (PayloadKind.FRAGMENT, 500),
     ]
-    assert [each.priority for each in connection.broadcasts()[2:]] == [7, 7]
+    assert [each.priority for each in connection.broadcasts()[3:]] == [7, 7]
 
 
 def test_link_in_the_middle_of_a_turn_loses_no_message() -> None:

@@ -251,9 +251,9 @@ def test_needlessly_missed_message_is_detected(assert_caught: Callable[..., None
 def test_skipped_sequence_number_is_detected(assert_caught: Callable[..., None]):
     original = Broadcaster.flush
 
-    def mutant(self: Broadcaster) -> None:
+    def mutant(self: Broadcaster, **options: bool) -> None:
         has_sent = bool(self._bundle.messages)
-        original(self)
+        original(self, **options)
         if has_sent:
             self.receiver.windows[self._peer.me.peer_id].last_contiguous += 1
 
@@ -265,13 +265,19 @@ def test_unsent_last_messages_of_leaving_author_are_detected(assert_caught: Call
     original = Broadcaster.send_to_links
 
     def mutant(
-        self: Broadcaster, tree: Any, kept: RetainedFrame, frame: bytes, rest: Any, came_from: Link | None
+        self: Broadcaster,
+        tree: Any,
+        kept: RetainedFrame,
+        frame: bytes,
+        rest: Any,
+        came_from: Link | None,
+        **options: bool,
     ) -> None:
         """Delays its messages, and drops the delayed ones when it leaves."""
         if came_from is None:
             self._peer.runtime.call_later(1.0, original, self, tree, kept, frame, rest, None)
         else:
-            original(self, tree, kept, frame, rest, came_from)
+            original(self, tree, kept, frame, rest, came_from, **options)
 
     assert_caught("leave", {(Broadcaster, "send_to_links"): mutant}, 1, f"{PEER} has not received {MESSAGE}", seed=1)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
 
 
+QUIET_S = 0.001
+"""An author that has sent nothing for this long sends at once: there is nothing to share a frame with."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 """The largest message that fits into one frame, signed or not."""
 TREE: Final = Dissemination.TREE
@@ -85,7 +87,8 @@ class Broadcaster:
     def broadcast(
         self, data: bytes, kind: int = PayloadKind.DATA, priority: int = Priority.NORMAL, ttl_ms: int = 0
     ) -> int:
-        """Send to all peers and return the sequence number. Messages of one turn of the event loop share a frame."""
+        """Send to all peers and return the sequence number. Messages of one turn of the event loop share a frame, but
+        for the first one after a pause."""
         bundle, attributes = self._bundle, (kind, priority, ttl_ms)
         messages, size = bundle.messages, bundle.size + len(data)
         if not messages or size > self._bundle_bytes or attributes != bundle.attributes:
@@ -108,18 +111,24 @@ class Broadcaster:
         return sequence
 
     def _schedule_flush(self) -> None:
-        """At the end of this turn, or a moment later for a busy author, so that its frames get larger."""
-        if self._peer.runtime.now() < self._bundle.busy_until:
-            self._peer.runtime.call_later(self._peer.settings.bundle_linger_s, self._flush_when_due)
+        """At the end of this turn, at once if the author was quiet, or a moment later if it is busy, so that its frames
+        get larger."""
+        runtime = self._peer.runtime
+        now = runtime.now()
+        if now < self._bundle.busy_until:
+            runtime.call_later(self._peer.settings.bundle_linger_s, self._flush_when_due)
+        elif now - self._sent_at < QUIET_S:
+            runtime.call_soon(self._flush_when_due)
         else:
-            self._peer.runtime.call_soon(self._flush_when_due)
+            self._bundle.is_due = False
+            self.flush(at_once=self.verifier is None)  # a signed frame may have to wait for its author's credential
 
     def _flush_when_due(self) -> None:
         self._bundle.is_due = False
         self.flush()
 
-    def flush(self) -> None:
-        """Send the open bundle as one frame."""
+    def flush(self, *, at_once: bool = False) -> None:
+        """Send the open bundle as one frame. `at_once`: before this turn of the event loop ends."""
         peer, bundle = self._peer, self._bundle
         messages, size = tuple(bundle.messages), bundle.size
         if not messages:
@@ -144,7 +153,7 @@ class Broadcaster:
         self.receiver.on_sent(own, last, stream_start, now)
         retained = RetainedFrame(me, sequence, last, frame, 0, 0, now, 0, dissemination, priority, ttl_ms)
         self.retention.add(retained)
-        self.send_to_links(own.tree, retained, frame, None, None)
+        self.send_to_links(own.tree, retained, frame, None, None, at_once=at_once)
         if dissemination is TREE:
             self.acks.on_frame(me, own, len(frame), len(messages))
         peer.counters.sent += len(messages)
@@ -169,6 +178,8 @@ class Broadcaster:
         frame: bytes,
         rest: memoryview | None,
         received_from: "Link | None",
+        *,
+        at_once: bool = False,
     ) -> None:
         """Send one frame to all other neighbors, or along the author's tree. All links share the same bytes."""
         author = retained.author
@@ -180,7 +191,7 @@ class Broadcaster:
                 self.plumtree.queue_ihave(link, author)
             elif link.is_congested or link.backlog:
                 link.backlog.add(retained)
-            else:
+            elif not at_once or not link.send_now(frame):
                 self.send(link, author, frame, rest)
         for link in self.in_process_links:
             if link is not received_from:

@@ -77,6 +77,7 @@ class Plumtree:
         self._broadcaster = broadcaster
         self._pending_ihaves: dict[Link, dict[PeerId, None]] = {}
         self._timer: Timer | None = None
+        self._ihave_interval_s = peer.settings.ihave_interval_s
 
     # -- towards the leaves
 
@@ -85,7 +86,7 @@ class Plumtree:
         if pending is None:
             pending = self._pending_ihaves[link] = {}
             if self._timer is None:
-                self._timer = self._peer.runtime.call_later(self._peer.settings.ihave_interval_s, self._send_ihaves)
+                self._timer = self._peer.runtime.call_later(self._ihave_interval_s, self._send_ihaves)
         pending[author] = None
 
     def announce(self, author: PeerId, tree: TreeState, lazy_links: "tuple[Link, ...]") -> None:
@@ -96,6 +97,7 @@ class Plumtree:
 
     def _send_ihaves(self) -> None:
         self._timer = None
+        self._ihave_interval_s = min(2 * self._ihave_interval_s, self._peer.settings.ihave_interval_s_max)
         pending, self._pending_ihaves = self._pending_ihaves, {}
         windows = self._broadcaster.receiver.windows
         for link, authors in pending.items():
@@ -109,11 +111,16 @@ class Plumtree:
             if positions and not link.is_draining:
                 link.send(IHave(tuple(positions)))
 
+    def alert(self) -> None:
+        """Something is missing, or a tree has changed: messages are announced more often for a while."""
+        self._ihave_interval_s = self._peer.settings.ihave_interval_s
+
     def make_lazy(self, link: "Link", author: PeerId) -> None:
         """Announce the author's messages on this link from now on. The first `IHave` covers what the neighbor may not
         have received another way yet."""
         window = self._broadcaster.receiver.windows.get(author)
         if window is not None:
+            self.alert()
             window.tree.route = None
             window.tree.lazy_links[link] = None
             self.queue_ihave(link, author)
@@ -128,6 +135,7 @@ class Plumtree:
         window = self._broadcaster.receiver.windows.get(graft.author)
         if window is None or not self._is_active(link):
             return
+        self.alert()
         window.tree.route = None
         window.tree.lazy_links.pop(link, None)
         if window.last_known > graft.last_contiguous:
@@ -187,6 +195,7 @@ class Plumtree:
 
     def _switch_parent(self, window: "ReceiveWindow", author: PeerId, link: "Link", hops: int) -> None:
         tree = window.tree
+        self.alert()
         tree.route = None
         old_parent, tree.parent, tree.hops = tree.parent, link, hops
         if tree.pruned_links.pop(link, 0) is None:
@@ -221,6 +230,7 @@ class Plumtree:
         `last_known`; gap repair requests the rest. Sent even to links that were not pruned: the neighbor may have made
         the link lazy itself when this peer was slow."""
         tree = window.tree
+        self.alert()
         tree.route = None
         if tree.parent is not link:
             tree.failed_parent = tree.parent
@@ -237,6 +247,7 @@ class Plumtree:
     def on_link_lost(self, link: "Link") -> None:
         """Graft all other links for recent authors that lose their parent; redundant ones are pruned again."""
         self._pending_ihaves.pop(link, None)
+        self.alert()
         since = self._peer.runtime.now() - RECENT_S
         for author, window in self._broadcaster.receiver.windows.items():
             tree = window.tree
