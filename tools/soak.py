@@ -182,6 +182,8 @@ class Soak:
             )
         console.print(table)
         console.print(self.summary(), highlight=False)
+        if left_out := sum(not each.finished for each in self.sweeps.values()):
+            console.print(f"{left_out} sweeps have not run: they need more --minutes.", style="red", highlight=False)
         seen = max((each.first + each.started for each in self.sweeps.values()), default=1)
         console.print(f"The next soak covers new seeds with --first {seen}.", highlight=False)
 

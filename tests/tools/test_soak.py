@@ -88,7 +88,9 @@ def test_seed_that_takes_longer_than_its_share_is_left_out_and_reported(capsys: 
     pool = FakePool({"long": 50.0, "short": 1.0})
     run(pool, sweep("long", seed_s=50), sweep("short"), minutes=1)
     assert pool.started["long"] == 0
-    assert "not run: a seed takes 50 s, its share is 30 s" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not run: a seed takes 50 s, its share is 30 s" in shown
+    assert "1 sweeps have not run" in shown
 
 
 def test_no_seed_starts_after_the_time_even_if_seeds_take_longer_than_expected() -> None:
