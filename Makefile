@@ -4,7 +4,7 @@ PYTHON      ?= python3
 # Four workers on two cores: tests wait for sockets and timers for more than half of their time.
 PYTEST_ARGS ?= -n 4
 SOAK_ARGS   ?=
-LOAD_S      ?= 3600
+LOAD_S      ?= 600
 FUZZ_ARGS   ?= --minutes 10
 LOCK_ARGS   ?=
 BENCH_ARGS  ?=
@@ -33,7 +33,7 @@ endef
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'  DEMO_ARGS='$(DEMO_ARGS)'"
+	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  LOAD_S=$(LOAD_S)  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'  DEMO_ARGS='$(DEMO_ARGS)'"
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Create .venv with the locked packages and Broadloom (editable)
@@ -72,7 +72,7 @@ browser: ## Install Chromium and its driver if they are missing and apt is avail
 	} >/dev/null || echo "Chromium could not be installed: the tests of the web pages will be skipped." >&2
 
 .PHONY: test-long
-test-long: setup ## Run the long tests: a Spark cluster, killed drivers, many seeds (about an hour)
+test-long: setup ## Run the long tests: a Spark cluster, killed drivers, larger cases (about half an hour)
 	$(PY) -m pytest -m long -n 2
 
 .PHONY: lint
@@ -94,7 +94,7 @@ imports: setup ## Check that imports respect the layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (four more)
+soak: setup ## Ten minutes of load with real processes, then sweeps over many seeds (45; SOAK_ARGS='--first 20000')
 	$(BIN)/broadloom chaos load --peers 8 --duration $(LOAD_S) --no-tls
 	$(PY) -m tools.soak $(SOAK_ARGS)
 

@@ -1,182 +1,240 @@
-"""The acceptance table: `make soak`. About four hours on two cores.
+"""Sweeps over many seeds within a given time: `make soak`.
 
-Each row is an acceptance criterion with the command that runs it alone. Every fault runs in every dissemination mode.
+Every sweep runs at least one seed. The rest of the time is divided by weight: the next seed is always one of the sweep
+that has had the least time for its weight, so that results are even whenever the soak ends.
 """
 
+import json
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from importlib import import_module
-from multiprocessing import get_context
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from broadloom.testing.sim.dissemination import DisseminationMode
-from broadloom.testing.sim.scenario import load
-from broadloom.testing.sim.seed_runner import SeedResult, format_metrics, run_seeds
-from tools.exhaustive import count_violations
+from broadloom.testing.sim.seed_runner import format_metrics, parse_seeds
+from tools.seed_pool import Job, JobResult, SeedPool
+from tools.sweeps import SWEEPS, Sweep
 
-ORDER_LENGTH = 8
+MINUTES = 45.0
+STATUS_S = 60.0
+"""Time between two lines about the progress."""
+INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptanceCase:
-    description: str
-    scenario: str
-    peers: int
-    seeds: int
-    degree: int = 4
-    mode: DisseminationMode = DisseminationMode.MIXED
-    roster: bool = False
+@dataclass(slots=True)
+class SweepProgress:
+    """How far a sweep is."""
+
+    sweep: Sweep
+    first: int
+    target: int
+    started: int = 0
+    finished: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    memory_mb: float = 0.0
+    failed: dict[int, str] = field(default_factory=dict)
+    """What went wrong, by seed."""
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    note: str = ""
+    """Why it does not run."""
 
     @property
-    def command(self) -> str:
-        degree = f" --degree {self.degree}" if self.degree != 4 else ""
-        mode = f" --dissemination {self.mode.value}" if self.mode is not DisseminationMode.MIXED else ""
-        roster = " --roster" if self.roster else ""
-        return f"broadloom sim run {self.scenario} --peers {self.peers} --seeds 1..{self.seeds}{degree}{mode}{roster}"
+    def seed_s(self) -> float:
+        return self.wall_s / self.finished if self.finished else self.sweep.seed_s
 
     @property
-    def in_other_modes(self) -> "list[AcceptanceCase]":
-        """The same case with flooding only and with trees only, on fewer seeds."""
-        seeds = max(self.seeds // 5, min(self.seeds, 4))
-        modes = (DisseminationMode.FLOOD, DisseminationMode.TREE)
-        return [
-            replace(self, description=f"{self.description}; {mode.value}", seeds=seeds, mode=mode) for mode in modes
-        ]
+    def needed_s(self) -> float:
+        return self.seed_s if self.started else 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self.started < self.target and not self.note
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The smallest is next: the least time for its weight, at the beginning the shortest seed."""
+        running_s = (self.started - self.finished) * self.seed_s
+        return (self.wall_s + running_s) / self.sweep.weight, self.sweep.seed_s
+
+    def next_job(self) -> Job:
+        seed = self.first + self.started
+        self.started += 1
+        return Job(self.sweep.name, self.sweep.run, seed, self.sweep.deadline_s)
+
+    def add(self, result: JobResult) -> None:
+        self.finished += 1
+        self.wall_s += result.wall_s
+        self.cpu_s += result.cpu_s
+        self.memory_mb = max(self.memory_mb, result.memory_mb)
+        self.metrics.append(dict(result.outcome.metrics))
+        if result.outcome.problem:
+            self.failed[result.job.seed] = result.outcome.problem
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "sweep": self.sweep.name,
+            "first": self.first,
+            "seeds": self.finished,
+            "target": self.target,
+            "failed": [
+                {"seed": seed, "problem": problem, "replay": self.sweep.replay(seed)}
+                for seed, problem in self.failed.items()
+            ],
+            "metrics": format_metrics(self.metrics),
+            "wall_s": round(self.wall_s, 3),
+            "cpu_s": round(self.cpu_s, 3),
+            "memory_mb": round(self.memory_mb),
+            "note": self.note,
+        }
 
 
-FAULT_CASES = (
-    AcceptanceCase("40 of 200 killed at once under traffic", "kill", 200, 100),
-    AcceptanceCase("half of 1,000 killed at once", "kill-half", 1000, 20),
-    AcceptanceCase("nine of ten of 1,000 killed at once", "kill-most", 1000, 20),
-    AcceptanceCase("40 of 200 hosts crash without a reset", "kill-hosts", 200, 20),
-    AcceptanceCase("200 peers partitioned in halves for 20 s under traffic", "partition", 200, 20),
-    AcceptanceCase("one-way partition for 20 s", "asymmetric-partition", 200, 20),
-    AcceptanceCase("processes paused for 20 s", "pause", 200, 20),
-    AcceptanceCase("connection resets and slow hosts under traffic", "degraded-network", 100, 20),
-    AcceptanceCase("partitioned for longer than the retention time", "long-partition", 60, 20),
-    AcceptanceCase("all faults in random order", "random-faults", 24, 100),
-    AcceptanceCase("direct requests under all faults in random order", "requests", 24, 100),
-    AcceptanceCase("the roster under all faults in random order", "random-faults", 12, 1000, roster=True),
-    AcceptanceCase("receipts under all faults in random order", "receipts", 12, 1000),
-    AcceptanceCase("agreed order, available, under all faults", "order-available", 6, 1000),
-    AcceptanceCase("agreed order, safe, under all faults", "order-safe", 6, 1000),
-    AcceptanceCase("tree parents with the most children killed", "kill-tree-parents", 60, 20),
-    AcceptanceCase("hosts of tree parents crash without a reset", "kill-tree-hosts", 60, 20),
-    AcceptanceCase("8 start at the same instant on an empty channel", "cold-start", 8, 200),
-    AcceptanceCase("1,000 join at the same instant through one bootstrap host", "join-storm", 1000, 5),
-    AcceptanceCase("18 % churn per minute for ten minutes", "churn", 500, 2),
-)
-CASES = (
-    *(each for case in FAULT_CASES for each in (case, *case.in_other_modes)),
-    *(
-        AcceptanceCase(f"cost of a message; {mode.value}", "dissemination-cost", peers, 4, 4, mode)
-        for peers in (32, 100, 400)
-        for mode in DisseminationMode
-    ),
-    AcceptanceCase("vertex connectivity of grown fabrics", "connectivity", 50, 100),
-    AcceptanceCase("vertex connectivity of grown fabrics", "connectivity", 100, 50),
-    AcceptanceCase("vertex connectivity of grown fabrics", "connectivity", 200, 50),
-    AcceptanceCase("growing", "grow", 100, 20),
-    AcceptanceCase("growing", "grow", 200, 20),
-    AcceptanceCase("growing", "grow", 450, 20),
-    AcceptanceCase("growing", "grow", 1000, 20),
-    AcceptanceCase("growing", "grow", 10_000, 2),
-    *(AcceptanceCase(f"degree {degree}: 20 % killed at once", "kill", 100, 20, degree) for degree in (3, 5, 6, 8)),
-    *(
-        AcceptanceCase(f"degree {degree}: partitioned in halves", "partition", 60, 20, degree)
-        for degree in (3, 5, 6, 8)
-    ),
-)
+class Soak:
+    def __init__(self, sweeps: Iterable[SweepProgress], minutes: float | None, pool: SeedPool) -> None:
+        """Without `minutes` all sweeps run to their target."""
+        self.sweeps = {each.sweep.name: each for each in sweeps}
+        self._pool = pool
+        self._console = Console(stderr=True)
+        self._limit_s = minutes * 60 if minutes is not None else float("inf")
+        self._started_at = pool.now()
+        self._next_status_s = STATUS_S
+        if minutes is not None:
+            self._leave_out_long_seeds()
+
+    def _leave_out_long_seeds(self) -> None:
+        weights = sum(each.sweep.weight for each in self.sweeps.values())
+        for each in self.sweeps.values():
+            share_s = self._limit_s * self._pool.size * each.sweep.weight / weights
+            if each.sweep.seed_s > share_s:
+                each.note = f"not run: a seed takes {each.sweep.seed_s:.0f} s, its share is {share_s:.0f} s"
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._pool.now() - self._started_at
+
+    def run(self) -> None:
+        while True:
+            while self._pool.has_room and (chosen := self._choose()) is not None:
+                self._pool.start(chosen.next_job())
+            if not self._pool.is_busy:
+                return
+            for result in self._pool.wait(STATUS_S):
+                self._on_result(result)
+            if self.elapsed_s >= self._next_status_s:
+                self._next_status_s = self.elapsed_s + STATUS_S
+                self._report(self.summary())
+
+    def _choose(self) -> SweepProgress | None:
+        """The first seed of a sweep starts while there is time, others only if they are likely to end in time."""
+        left_s = self._limit_s - self.elapsed_s
+        possible = [each for each in self.sweeps.values() if each.is_open and each.needed_s < left_s]
+        return min(possible, key=lambda each: each.rank, default=None)
+
+    def _on_result(self, result: JobResult) -> None:
+        progress = self.sweeps[result.job.name]
+        progress.add(result)
+        if result.outcome.problem:
+            replay = progress.sweep.replay(result.job.seed)
+            self._report(f"FAILED {result.job.name}: {result.outcome.problem}\n  replay: {replay}")
+        if progress.finished == progress.target:
+            count = f"{progress.finished:,} seeds, {len(progress.failed)} failed, {progress.wall_s:.0f} s"
+            self._report(f"{progress.sweep.name} is complete: {count}")
+
+    def _report(self, text: str) -> None:
+        minutes, seconds = divmod(int(self.elapsed_s), 60)
+        self._console.print(f"{minutes:3}:{seconds:02} {text}", markup=False, highlight=False, soft_wrap=True)
+
+    def summary(self) -> str:
+        seeds = sum(each.finished for each in self.sweeps.values())
+        begun = sum(bool(each.finished) for each in self.sweeps.values())
+        complete = sum(each.finished == each.target for each in self.sweeps.values())
+        failed = sum(len(each.failed) for each in self.sweeps.values())
+        sweeps = f"{begun} of {len(self.sweeps)} sweeps ({complete} complete)"
+        return f"{sweeps}, {seeds:,} seeds, {failed} failed, {self.elapsed_s:.0f} s"
+
+    # -- results
+
+    @property
+    def has_failed(self) -> bool:
+        return any(each.failed for each in self.sweeps.values())
+
+    def print_results(self, console: Console) -> None:
+        for each in self.sweeps.values():
+            for seed, problem in each.failed.items():
+                console.print(f"FAILED {each.sweep.name}: {problem}", style="red", markup=False, soft_wrap=True)
+                console.print(f"  replay: {each.sweep.replay(seed)}", markup=False, highlight=False, soft_wrap=True)
+        table = Table("sweep", "seeds", "target", "failed", "metrics: median (max)", "wall s", "CPU s/seed", "MB")
+        for each in self.sweeps.values():
+            metrics = each.note or ("not run: no time" if not each.finished else format_metrics(each.metrics))
+            cpu_s = f"{each.cpu_s / each.finished:.2f}" if each.finished else ""
+            counts = f"{each.finished:,}", f"{each.target:,}", f"{len(each.failed)}"
+            table.add_row(
+                f"{each.sweep.name}: {each.sweep.description}",
+                *counts,
+                metrics,
+                f"{each.wall_s:.0f}",
+                cpu_s,
+                f"{each.memory_mb:.0f}",
+            )
+        console.print(table)
+        console.print(self.summary(), highlight=False)
+        if left_out := sum(not each.finished for each in self.sweeps.values()):
+            console.print(f"{left_out} sweeps have not run: they need more --minutes.", style="red", highlight=False)
+        seen = max((each.first + each.started for each in self.sweeps.values()), default=1)
+        console.print(f"The next soak covers new seeds with --first {seen}.", highlight=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Histories:
-    """A module with `problem_of(seed)`."""
-
-    name: str
-    module: str
-    seeds: int
-    description: str
-
-
-HISTORIES = (
-    Histories(
-        "mailboxes", "tests.mailboxes.histories", 5000, "acknowledged values survive kills, partitions and joins"
-    ),
-    Histories("switch", "tests.switch.history", 5000, "one handler and one end for each request, under all faults"),
-    Histories("delivery", "tests.apps.delivery.histories", 200, "billed time is true time, for 40 subscribers each"),
-    Histories("conference", "tests.apps.conference.histories", 5000, "one leader in each partition, equal items"),
-    Histories("games", "tests.apps.game.histories", 10_000, "equal states at rest, and one stand-in for each role"),
-    Histories("auction", "tests.apps.auction.histories", 10_000, "one winner, and no bid with a receipt is lost"),
-)
+def choose_sweeps(sweeps: Sequence[Sweep], only: str, seeds: str, first: int) -> list[SweepProgress]:
+    """Raises `ValueError` with the known names."""
+    chosen = [each for each in sweeps if not only or fnmatchcase(each.name, only)]
+    if not chosen:
+        raise ValueError(f"no sweep {only!r}; use {', '.join(each.name for each in sweeps)}")
+    if not seeds:
+        return [SweepProgress(each, first, each.target) for each in chosen]
+    if not only:
+        raise ValueError("--seeds needs --only")
+    given = parse_seeds(seeds)
+    return [SweepProgress(each, given[0], len(given)) for each in chosen]
 
 
 def main(
-    jobs: Annotated[int, typer.Option(min=1, help="Parallel runs.")] = 2,
-    only: Annotated[str, typer.Option(help="Only this scenario, or `orders`, `mailboxes`, `switch`, …")] = "",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help=f"Time for all sweeps. Default: {MINUTES:g}; with --only as long as it takes."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    first: Annotated[int, typer.Option(min=1, help="The first seed of each sweep.")] = 1,
+    only: Annotated[str, typer.Option(help="Only this sweep, or those that match, as `kill*`.")] = "",
+    seeds: Annotated[str, typer.Option(help="With --only: this seed or range, as 17 or 1..200.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one object per sweep.")] = False,
 ) -> None:
-    """Run all cases and print the table. Exit status: 1 if any guarantee was violated."""
-    console = Console(width=160)
-    table = Table("case", "command", "passed", "metrics: median (max)", "virtual s", "wall s", "MB")
-    violations = 0
-    for case in CASES:
-        if only not in ("", case.scenario):
-            continue
-        results = _run_case(case, jobs, console)
-        passed = sum(result.problem is None for result in results)
-        violations += len(results) - passed
-        virtual, wall = max(each.virtual_s for each in results), sum(each.wall_s for each in results)
-        memory = max(each.memory_mb for each in results)
-        row = (f"{passed} of {len(results)}", format_metrics(results), f"{virtual:.0f}", f"{wall:.0f}", f"{memory:.0f}")
-        table.add_row(case.description, case.command, *row)
-    if only in ("", "orders"):
-        start = time.perf_counter()
-        run_count, failed = count_violations(ORDER_LENGTH, jobs)
-        violations += failed
-        wall = time.perf_counter() - start
-        case_text = f"1 to 8 peers, every order of {ORDER_LENGTH} joins, leaves and crashes, in each mode"
-        table.add_row(case_text, "", f"{run_count - failed} of {run_count}", "", "", f"{wall:.0f}", "")
-    for histories in HISTORIES:
-        if only in ("", histories.name):
-            violations += _run_histories(histories, table, jobs, console)
-    console.print(table)
-    sys.exit(1 if violations else 0)
+    """Sweep over many seeds, print what failed with the command that replays it. Exit status: 1 if a seed failed."""
+    try:
+        chosen = choose_sweeps(SWEEPS, only, seeds, first)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    with SeedPool(jobs) as pool:
+        sys.exit(run(chosen, MINUTES if minutes is None and not only else minutes, pool, as_json=as_json))
 
 
-def _run_histories(histories: Histories, table: Table, jobs: int, console: Console) -> int:
-    """Random histories of a layer or an application, one per seed; return how many failed."""
-    start = time.perf_counter()
-    failed = 0
-    problem_of: Callable[[int], str] = import_module(histories.module).problem_of
-    with get_context("fork").Pool(jobs) as pool:
-        for problem in pool.imap_unordered(problem_of, range(1, histories.seeds + 1)):
-            if problem:
-                failed += 1
-                console.print(problem, style="red", markup=False)
-    passed, wall = f"{histories.seeds - failed} of {histories.seeds}", f"{time.perf_counter() - start:.0f}"
-    command = f"python -m {histories.module} 1 {histories.seeds}"
-    table.add_row(f"{histories.name}: {histories.description}", command, passed, "", "", wall, "")
-    return failed
-
-
-def _run_case(case: AcceptanceCase, jobs: int, console: Console) -> list[SeedResult]:
-    scenario = load(case.scenario).with_degree(case.degree).with_dissemination(case.mode)
-    scenario = scenario.with_roster() if case.roster else scenario
-    results = []
-    with console.status(case.command) as status:
-        for result in run_seeds(scenario, range(1, case.seeds + 1), case.peers, jobs):
-            results.append(result)
-            status.update(f"{case.command}: {len(results)} of {case.seeds}")
-            if result.problem:
-                console.print(f"{case.scenario}, seed {result.seed}: {result.problem}", style="red", markup=False)
-    console.print(f"{case.command}: {sum(each.wall_s for each in results):.0f} s", style="dim", highlight=False)
-    return results
+def run(sweeps: Iterable[SweepProgress], minutes: float | None, pool: SeedPool, *, as_json: bool = False) -> int:
+    """Return the exit status. Results so far are also printed after Ctrl-C."""
+    soak = Soak(sweeps, minutes, pool)
+    status = 0
+    try:
+        soak.run()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    if as_json:
+        for each in soak.sweeps.values():
+            print(json.dumps(each.as_dict()))
+    else:
+        soak.print_results(Console(width=160))
+    return 1 if soak.has_failed else status
 
 
 if __name__ == "__main__":

@@ -124,9 +124,7 @@ def run_with_hostile_member(seed: int, peers: int = 10) -> None:
             assert message.data == b"words of %s" % message.verified_name.encode()
 
 
-@pytest.mark.parametrize(
-    ("seed", "peers"), [(1, 6), *(pytest.param(seed, 10, marks=pytest.mark.long) for seed in range(2, 22))]
-)
+@pytest.mark.parametrize(("seed", "peers"), [(1, 6), pytest.param(2, 10, marks=pytest.mark.long)])
 def test_honest_members_converge_to_the_posts_of_their_authors(seed: int, peers: int) -> None:
     run_with_hostile_member(seed, peers)
 

@@ -1,10 +1,8 @@
 """Simulated histories of mailboxes with kills, partitions, joins and leaves, and what must hold at their end.
 
-As a program: `python -m tests.mailboxes.histories FIRST_SEED LAST_SEED`.
+As a program: `python -m tests.mailboxes.histories SEEDS`.
 """
 
-import sys
-import time
 from dataclasses import dataclass
 
 from broadloom.mailboxes import ChangeKind, Overruled
@@ -15,10 +13,8 @@ from broadloom.mailboxes.limits import MailboxSettings
 from broadloom.mailboxes.own_mailboxes import PutResult
 from broadloom.mailboxes.record import Record
 from broadloom.mailboxes.table import LASTING
-from broadloom.protocol import Tuning
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
-from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.wire import Address
+from tests.histories import SimHistory, main, run_history
 from tests.mailboxes.sim_runtime import Disk, SimProgram
 
 KEEPERS = 3
@@ -34,10 +30,6 @@ BOOTSTRAP = tuple(Address(f"keeper{number}", 0) for number in range(KEEPERS))
 SETTINGS = MailboxSettings(digest_interval_s=3.0)
 
 
-class HistoryError(AssertionError):
-    """Something that must hold does not."""
-
-
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
     """A held value that enough keepers have acknowledged."""
@@ -48,17 +40,15 @@ class Acknowledged:
     data: bytes
 
 
-class History:
+class History(SimHistory):
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.sim = Simulation(seed, SimulationSettings(peer=Tuning(), roster=True))
+        super().__init__(seed)
         self.random = self.sim.random
         self.disks = [Disk() for _ in range(KEEPERS)]
         self.keepers: list[SimProgram | None] = [None] * KEEPERS
         self.programs: list[SimProgram] = []
         self.acknowledged: list[Acknowledged] = []
         self.put_count = 0
-        self.log: list[str] = []
         self._is_split = False
 
     def run(self) -> None:
@@ -112,28 +102,29 @@ class History:
 
         def on_done(result: PutResult) -> None:
             if isinstance(result, int):
-                self.log.append(f"{self.sim.clock.now:.2f} {program.node} put {data!r}: {result}")
+                self.note(f"{program.node} put {data!r}: {result}")
                 if name == "plan":
                     key = program.office.owner, name
+                    self.counts["acknowledged"] += 1
                     self.acknowledged.append(Acknowledged(key, result, program.peer_id, data))
 
         try:
             own.put(name, data, on_done)
         except MailboxError as problem:
-            self.log.append(f"{program.node} could not put: {problem}")
+            self.note(f"{program.node} could not put: {problem}")
 
     def _step_unbind(self) -> None:
         bound = [(each, name) for each in self._alive for name in NAMES if each.office.own.get(name) is not None]
         if bound:
             program, name = self.random.choice(bound)
             program.office.own.unbind(name)
-            self.log.append(f"{self.sim.clock.now:.2f} {program.node} unbinds {name}")
+            self.note(f"{program.node} unbinds {name}")
 
     def _step_kill_keeper(self) -> None:
         number = self.random.randrange(KEEPERS)
         keeper = self.keepers[number]
         if keeper is not None:
-            self.log.append(f"{self.sim.clock.now:.2f} keeper {number} is killed")
+            self.note(f"keeper {number} is killed")
             keeper.kill()
             self.keepers[number] = None
 
@@ -141,18 +132,18 @@ class History:
         missing = [number for number in range(KEEPERS) if self.keepers[number] is None]
         if missing:
             number = self.random.choice(missing)
-            self.log.append(f"{self.sim.clock.now:.2f} keeper {number} starts again")
+            self.note(f"keeper {number} starts again")
             self._start_keeper(number)
 
     def _step_kill(self) -> None:
         if len(self._alive) > 1:
             program = self.random.choice(self._alive)
-            self.log.append(f"{self.sim.clock.now:.2f} {program.node} ({program.office.owner}) is killed")
+            self.note(f"{program.node} ({program.office.owner}) is killed")
             program.kill()
 
     def _step_blackout(self) -> None:
         """Everyone is killed at the same time. Only what is on the disks of the keepers is left."""
-        self.log.append(f"{self.sim.clock.now:.2f} everyone is killed")
+        self.note("everyone is killed")
         for program in self._everyone:
             program.kill()
         self.keepers = [None] * KEEPERS
@@ -174,7 +165,7 @@ class History:
     def _step_split(self) -> None:
         if not self._is_split:
             self._is_split = True
-            self.log.append(f"{self.sim.clock.now:.2f} partition")
+            self.note("partition")
             self.sim.partition(0.5)
             if self.random.random() < 0.7:  # long enough for both sides to notice
                 self.sim.run_for(self.random.uniform(2.0, 14.0))
@@ -182,7 +173,7 @@ class History:
     def _step_heal(self) -> None:
         if self._is_split:
             self._is_split = False
-            self.log.append(f"{self.sim.clock.now:.2f} heals")
+            self.note("heals")
             self.sim.heal()
 
     def _step_pause(self) -> None:
@@ -206,10 +197,10 @@ class History:
                 )
                 for each in self._everyone
             }
-            raise HistoryError(self._text(f"the tables are not equal after {SETTLE_S:g} s: {tables}"))
+            self.fail(f"the tables are not equal after {SETTLE_S:g} s: {tables}")
         self.sim.run_for(15.0)
         if not self._is_settled():
-            raise HistoryError(self._text("the tables were equal, and are no longer"))
+            self.fail("the tables were equal, and are no longer")
 
     @property
     def _everyone(self) -> list[SimProgram]:
@@ -229,13 +220,13 @@ class History:
         for value in self.acknowledged:
             known = max(_rank(each, value.key) for each in everyone)
             if known < (value.revision, value.writer):
-                raise HistoryError(self._text(f"lost, although keepers have acknowledged it: {value}"))
+                self.fail(f"lost, although keepers have acknowledged it: {value}")
             if known == (value.revision, value.writer) and final[value.key].data != value.data:
-                raise HistoryError(self._text(f"replaced by other data of the same revision: {value}"))
+                self.fail(f"replaced by other data of the same revision: {value}")
         alive = {each.peer_id for each in everyone}
         for record in final.values():
             if record.is_while_here and record.writer not in alive:
-                raise HistoryError(self._text(f"present without its owner: {record}"))
+                self.fail(f"present without its owner: {record}")
         for program in everyone:
             self._check_changes(program, final)
             self._check_overruled(program)
@@ -254,14 +245,14 @@ class History:
                 # Each program that has bound a name to its presence has a value of its own.
                 series = (*key, int(value.writer) if value.name == "here" else 0)
                 if rank <= last.get(series, (0, 0)):
-                    raise HistoryError(self._text(f"{program.node} sees {key} {rank} after {last[series]}"))
+                    self.fail(f"{program.node} sees {key} {rank} after {last[series]}")
                 last[series] = rank
             elif value.name != "here":
-                raise HistoryError(self._text(f"{program.node} sees {key} {rank} a second time"))
+                self.fail(f"{program.node} sees {key} {rank} a second time")
             present[key] = value.data
         expected = {key: record.data for key, record in final.items() if record.is_valid}
         if present != expected:
-            raise HistoryError(self._text(f"{program.node} has seen {present}, not {expected}"))
+            self.fail(f"{program.node} has seen {present}, not {expected}")
 
     def _check_overruled(self, program: SimProgram) -> None:
         """Who has lost against another program of the same owner was notified."""
@@ -277,12 +268,7 @@ class History:
                 last[key] = change.value.writer
         notified = [each for each in program.events if isinstance(each, Overruled) and each.value is not None]
         if len(notified) < lost:
-            raise HistoryError(self._text(f"{program.node} was overruled {lost} times, and notified of {notified}"))
-
-    def _text(self, problem: str) -> str:
-        history = "\n".join(self.log[-60:])
-        command = f"python -m tests.mailboxes.histories {self.seed} {self.seed}"
-        return f"seed {self.seed}: {problem}\nreplay with: {command}\n{history}"
+            self.fail(f"{program.node} was overruled {lost} times, and notified of {notified}")
 
 
 _STEPS = (
@@ -299,39 +285,8 @@ def _rank(program: SimProgram, key: tuple[str, str]) -> tuple[int, int]:
 
 def run_seed(seed: int) -> History:
     """Raises `HistoryError`."""
-    history = History(seed)
-    try:
-        history.run()
-    except GuaranteeViolation as problem:
-        raise HistoryError(history._text(str(problem))) from problem
-    return history
-
-
-def problem_of(seed: int) -> str:
-    """Empty if everything holds."""
-    try:
-        run_seed(seed)
-    except HistoryError as problem:
-        return str(problem)
-    except Exception as problem:  # a fault in the mailboxes themselves
-        return f"seed {seed}: {problem!r}"
-    return ""
-
-
-def main() -> None:
-    first, last = map(int, sys.argv[1:3])
-    failed = acknowledged = 0
-    started_at = time.perf_counter()
-    for seed in range(first, last + 1):
-        try:
-            acknowledged += len(run_seed(seed).acknowledged)
-        except HistoryError as problem:
-            failed += 1
-            print(problem, flush=True)
-    took_s = time.perf_counter() - started_at
-    print(f"{last - first + 1} histories, {failed} failed, {acknowledged:,} values acknowledged, {took_s:.0f} s")
-    sys.exit(1 if failed else 0)
+    return run_history(History(seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(run_seed)

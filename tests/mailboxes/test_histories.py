@@ -13,11 +13,12 @@ from broadloom.mailboxes.keeping import Copies, KeeperStore
 from broadloom.mailboxes.post_office import PostOffice
 from broadloom.mailboxes.record import Record
 from broadloom.mailboxes.table import MailboxTable
-from tests.mailboxes.histories import HistoryError, run_seed
+from tests.histories import HistoryError
+from tests.mailboxes.histories import run_seed
 from tests.mailboxes.sim_runtime import Disk
 
 BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
-LONG_BATCHES = [range(first, first + 200) for first in range(1000, 3000, 200)]
+"""`make soak` runs thousands."""
 
 
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
@@ -32,13 +33,6 @@ def test_neighbor_is_not_lost_because_others_beyond_a_partition_dropped_it() -> 
 
 def test_value_on_its_way_to_keepers_does_not_bring_back_a_mailbox_that_was_unbound() -> None:
     run_seed(20026)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
-def test_acknowledged_values_survive_in_thousands_of_histories(seeds: range) -> None:
-    for seed in seeds:
-        run_seed(seed)
 
 
 def _acknowledge_at_once(self: Any) -> None:

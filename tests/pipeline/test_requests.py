@@ -15,11 +15,12 @@ import pytest
 from broadloom.record import Tape, TapeSettings, read
 from broadloom.switch import DeclinedError, FailureReason, HandledRequest, MessageClass, RequestFailedError, Switch
 from tests.channel.joined import connected_channels, unique_name
+from tests.histories import HistoryError
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 from tests.pipeline.test_delivery_balances import LONG, A, B, C, TapeBuilder
 from tests.support import TIMEOUT_S, eventually
-from tests.switch.history import History, HistoryError
+from tests.switch.history import History
 from tests.switch.test_histories import ends_twice, hands_a_message_to_two_handlers
 
 BEGIN = datetime(2027, 1, 15, 12, tzinfo=UTC)

@@ -1,10 +1,9 @@
-"""`python -m tests.rules.fuzz --minutes 10`: random rule files on random messages.
+"""Random rule files on random messages: `python -m tests.rules.fuzz SEEDS`.
 
 Every text is parsed or rejected with places in it; every rule that is loaded can be formatted and parsed again, and
-runs or refuses. A step that takes more processor time than `STEP_S` counts as a hang. Prints the seed of what it finds.
+runs or refuses. A step that takes more processor time than `STEP_S` counts as a hang.
 """
 
-import argparse
 import random
 import time
 from collections import Counter
@@ -12,8 +11,10 @@ from collections import Counter
 from broadloom.channel.outgoing import Outgoing
 from broadloom.errors import NotSentError, RulesError
 from broadloom.rules import Rules, RulesSyntaxError, action, condition, format_rules, parse
+from tests.histories import HistoryError, main
 
 STEP_S = 5.0
+STEPS = 500
 _WORDS = r"""
 IF THEN ELSE RULE AND OR NOT { } ( ) ; # , < <= > >= = != $ true false matches transform copy send forward encrypt for
 compress set redact hold refuse stop card-numbers emails topic subject to size priority ttl date text json.a.0 header.x
@@ -93,29 +94,23 @@ class _Nowhere:
     _observer = None
 
 
-def fuzz(seed: int, seconds: float) -> Counter[str]:
-    """Outcomes. Raises `RuntimeError` with the seed of the step that failed."""
+def run_seed(seed: int) -> Counter[str]:
+    """Outcomes of the steps of this seed. Raises `HistoryError` with the text of the step that failed."""
     action("stamp")(lambda out, *_words: out)
     condition("vip")(lambda out: bool(out.data))
     outcomes: Counter[str] = Counter()
-    end, step = time.monotonic() + seconds, seed
-    while time.monotonic() < end:
-        step += 1
-        dice = random.Random(step)
+    dice = random.Random(seed)
+    for _ in range(STEPS):
         text, out = source(dice), message(dice)
         started_at = time.process_time()
         try:
             outcomes[check(text, out)] += 1
         except Exception as problem:
-            raise RuntimeError(f"seed {step}: {text!r}") from problem
+            raise HistoryError(f"seed {seed}: {problem!r} with {text!r}") from problem
         if time.process_time() - started_at > STEP_S:
-            raise RuntimeError(f"seed {step} took more than {STEP_S:g} s: {text!r}")
+            raise HistoryError(f"seed {seed}: more than {STEP_S:g} s with {text!r}")
     return outcomes
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
-    options = parser.parse_args()
-    print(options.seed, dict(fuzz(options.seed, options.minutes * 60)))
+    main(run_seed)

@@ -6,12 +6,9 @@
 - `NO_HANDLER` is never reported while a handler has been there, undisturbed, for some time.
 - An observer gets each message at most once in each state, and the messages of a sender in order.
 
-As a program: `python -m tests.switch.history FIRST_SEED LAST_SEED`.
+As a program: `python -m tests.switch.history SEEDS`.
 """
 
-import sys
-import time
-from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
@@ -32,7 +29,8 @@ from broadloom.switch.observers import ObserverEntry
 from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.testing.sim.node import SimNode
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings, TapeFactory
+from broadloom.testing.sim.simulation import TapeFactory
+from tests.histories import SimHistory, main, run_history
 from tests.switch.sim_runtime import SimSwitchRuntime
 
 OPERATIONS = "put", "get", "work"
@@ -43,10 +41,6 @@ STABLE_S = 15.0
 LATE_S = 1.0
 HANDLES = (Pattern(True, ("calc",), program="calc", disposition=Disposition.QUEUE),)
 PROGRAMS = {"calc": ProgramType("calc", handles=HANDLES)}
-
-
-class HistoryError(AssertionError):
-    """Something that must not happen has happened."""
 
 
 @dataclass
@@ -140,25 +134,18 @@ class HistoryProgram:
         call.done()
 
 
-class History:
+class History(SimHistory):
     def __init__(self, seed: int, *, peers: int = 7, tape_factory: TapeFactory | None = None) -> None:
-        self.seed = seed
+        super().__init__(seed, tape_factory=tape_factory)
         self.random = Random(seed)
-        self.sim = Simulation(seed, SimulationSettings(roster=True), tape_factory=tape_factory)
         self.programs: list[HistoryProgram] = []
         self.records: dict[MessageId, RequestRecord] = {}
         self.given_up: dict[MessageId, None] = {}
         self.at_once: list[tuple[HistoryProgram, SwitchMessage]] = []
         """What a program handled before `send` returned."""
-        self.ends: Counter[str] = Counter()
         self.disturbed_at = 0.0
         for _ in range(peers):
             self.join()
-
-    def fail(self, text: str) -> None:
-        raise HistoryError(
-            f"{text} (at {self.sim.clock.now:.3f} s; replay: python -m tests.switch.history {self.seed} {self.seed})"
-        )
 
     @property
     def alive(self) -> list[HistoryProgram]:
@@ -259,7 +246,7 @@ class History:
     def on_end(self, record: RequestRecord, end: SwitchReply) -> None:
         now = self.sim.clock.now
         record.ends.append(end)
-        self.ends[end.reason.name if end.reason is not None else end.state.name] += 1
+        self.counts[end.reason.name if end.reason is not None else end.state.name] += 1
         if len(record.ends) > 1:
             self.fail(f"{end.id} has two ends: {record.ends[0].state.name}, {end.state.name}")
         if now > record.sent_at + record.timeout_s + LATE_S:
@@ -313,27 +300,10 @@ class History:
         self.check_all_ended()
 
 
-def problem_of(seed: int) -> str:
-    """What went wrong in this history; empty if nothing did."""
-    try:
-        History(seed).run()
-    except HistoryError as problem:
-        return str(problem)
-    except Exception as problem:  # a fault in the switch itself
-        return f"seed {seed}: {problem!r}"
-    return ""
-
-
-def main() -> None:
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    started_at, ends = time.perf_counter(), Counter[str]()
-    for seed in range(first, last + 1):
-        history = History(seed)
-        history.run()
-        ends += history.ends
-    took_s = time.perf_counter() - started_at
-    print(f"{last - first + 1:,} histories in {took_s:.1f} s: {dict(ends)}")
+def run_seed(seed: int) -> History:
+    """Raises `HistoryError`."""
+    return run_history(History(seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(run_seed)

@@ -11,10 +11,10 @@ from broadloom.switch.handlers import Handlers
 from broadloom.switch.model import IfLost
 from broadloom.switch.observers import Observers
 from broadloom.switch.outgoing import Sender
-from tests.switch.history import History, HistoryError
+from tests.histories import HistoryError
+from tests.switch.history import run_seed
 
 BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
-LONG_BATCHES = [range(first, first + 100) for first in range(1000, 2000, 100)]
 """`make soak` runs thousands."""
 MUTANT_SEEDS = range(1, 40)
 
@@ -22,35 +22,25 @@ MUTANT_SEEDS = range(1, 40)
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
 def test_every_request_has_one_handler_and_one_end(seeds: range) -> None:
     for seed in seeds:
-        history = History(seed)
-        history.run()
-        assert history.ends["HANDLED"], "not everything fails"
+        history = run_seed(seed)
+        assert history.counts["HANDLED"], "not everything fails"
 
 
 def test_request_that_a_host_has_passed_on_has_no_second_handler_when_the_host_closes() -> None:
-    History(30051).run()
+    run_seed(30051)
 
 
 def test_messages_that_wait_for_a_program_are_ended_once_when_it_cannot_start() -> None:
-    History(1901).run()
+    run_seed(1901)
 
 
 def test_deadline_of_a_request_holds_if_another_begins_while_one_ends() -> None:
-    History(1763).run()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
-def test_every_request_has_one_handler_and_one_end_in_many_histories(seeds: range) -> None:
-    for seed in seeds:
-        History(seed).run()
+    run_seed(1763)
 
 
 def test_same_seed_gives_the_same_history() -> None:
-    histories = [History(3), History(3)]
-    for history in histories:
-        history.run()
-    assert histories[0].ends == histories[1].ends
+    histories = [run_seed(3), run_seed(3)]
+    assert histories[0].counts == histories[1].counts
     assert histories[0].sim.events == histories[1].sim.events
 
 
@@ -128,7 +118,7 @@ def test_checks_find_a_broken_switch(
 
     def run_all() -> None:
         for seed in MUTANT_SEEDS:
-            History(seed).run()
+            run_seed(seed)
 
     with pytest.raises(HistoryError, match=finding):
         run_all()

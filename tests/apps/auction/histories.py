@@ -1,11 +1,8 @@
 """Simulated auctions in which auctioneers are killed at every step, with partitions, and what must hold at their end.
 
-As a program: `python -m tests.apps.auction.histories FIRST_SEED LAST_SEED`.
+As a program: `python -m tests.apps.auction.histories SEEDS`.
 """
 
-import sys
-import time
-from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -32,13 +29,11 @@ from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.order.model import Entry
 from broadloom.order.store import MemoryOrderStore
-from broadloom.protocol import Tuning
 from broadloom.testing.sim.node import START_TIME_S, SimNode
 from broadloom.testing.sim.order_runtime import SimOrderRuntime
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
-from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.wire import Address
 from tests.apps.auction.sim_signer import SimSigner, verify
+from tests.histories import HistoryError, SimHistory, main, run_history
 
 AUCTION = "auction/simulated"
 NOTARIES = ("notary-1", "notary-2", "notary-3")
@@ -52,10 +47,6 @@ RESTART_S = (0.2, 6.0)
 SETTLE_S = 180.0
 BOOTSTRAP = tuple(Address(f"host-{name}", 0) for name in NOTARIES)
 """Notaries start again on the same hosts, so that every part of the channel finds the others."""
-
-
-class HistoryError(AssertionError):
-    """Something that must hold does not."""
 
 
 class SealedBid(NamedTuple):
@@ -145,10 +136,9 @@ class Program:
         self.node.call_later(TICK_S, self._tick)
 
 
-class History:
+class History(SimHistory):
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.sim = Simulation(seed, SimulationSettings(peer=Tuning(), roster=True))
+        super().__init__(seed)
         self.random = self.sim.random
         self.names: dict[int, str] = {}
         self.stores = {name: MemoryOrderStore(number) for number, name in enumerate(NOTARIES, 1)}
@@ -161,7 +151,6 @@ class History:
             1 + seed % (6 + 8 * LOTS)
         }
         """The auctioneer that has seen the entry with this number is killed, before it does anything about it."""
-        self.log: list[str] = []
 
     @property
     def wall_s(self) -> float:
@@ -175,7 +164,7 @@ class History:
         for name in (*NOTARIES, *BIDDERS, SELLER):
             self._start(name)
         if not self.sim.run_until(self._is_started, 60.0):
-            raise HistoryError(self._text("the order did not start"))
+            self.fail("the order did not start")
         for number, kind in enumerate(self.kinds, 1):
             self._open(f"lot-{number}", kind)
         end = self.sim.clock.now + BIDS_UNTIL_S
@@ -217,10 +206,11 @@ class History:
     def _step(self) -> None:
         roll = self.random.random()
         if roll < 0.03 and not self.sim.network.is_partitioned:
-            self.log.append(f"{self.sim.clock.now:.2f} partition")
+            self.counts["partitions"] += 1
+            self.note("partition")
             self.sim.partition(self.random.uniform(0.2, 0.6))
         elif roll < 0.10 and self.sim.network.is_partitioned:
-            self.log.append(f"{self.sim.clock.now:.2f} heals")
+            self.note("heals")
             self.sim.heal()
         else:
             self._bid()
@@ -247,7 +237,8 @@ class History:
         if number in self.kill_at and not auctioneer.is_doomed:
             auctioneer.is_doomed = True
             self.kill_at.discard(number)
-            self.log.append(f"{self.sim.clock.now:.2f} {auctioneer.name} is killed at entry {number}")
+            self.counts["kills"] += 1
+            self.note(f"{auctioneer.name} is killed at entry {number}")
             name, node = auctioneer.name, auctioneer.node
             self.sim.clock.call_at(self.sim.clock.now, node.kill)
             self.sim.clock.call_at(self.sim.clock.now + self.random.uniform(*RESTART_S), self._start, name)
@@ -259,7 +250,7 @@ class History:
             self.sim.heal()
         if not self.sim.run_until(self._is_settled, SETTLE_S):
             seen = {each.name: (each.ledger.number, each.ledger.results()) for each in self.alive}
-            raise HistoryError(self._text(f"not settled after {SETTLE_S:g} s: {seen}"))
+            self.fail(f"not settled after {SETTLE_S:g} s: {seen}")
 
     def _is_settled(self) -> bool:
         alive = self.alive
@@ -275,12 +266,14 @@ class History:
         results = last.ledger.results()
         for each in self.programs:
             if last.ledger.chain_at(each.ledger.number) != each.ledger.chain.hex():
-                raise HistoryError(self._text(f"the list of {each.name} is not part of the final one"))
+                self.fail(f"the list of {each.name} is not part of the final one")
             for lot, result in each.ledger.results().items():
                 if results[lot] != result:
-                    raise HistoryError(self._text(f"{each.name} saw {lot} sold for {result}, not {results[lot]}"))
+                    self.fail(f"{each.name} saw {lot} sold for {result}, not {results[lot]}")
             if each.ledger.contradictions:
-                raise HistoryError(self._text(f"{each.name} finds calls that contradict the list"))
+                self.fail(f"{each.name} finds calls that contradict the list")
+        self.counts["receipts"] += len(self.receipts)
+        self.counts["sold"] += sum(bool(winner) for winner, _ in results.values())
         for receipt in self.receipts:
             sale = last.ledger.sales[receipt.lot]
             placed = sale.bids.get(receipt.number)
@@ -289,16 +282,11 @@ class History:
                 or placed is None
                 or placed.bidder != receipt.bidder
             ):
-                raise HistoryError(self._text(f"lost, although it has a receipt: {receipt}"))
+                self.fail(f"lost, although it has a receipt: {receipt}")
         for lot in results:
             expected = oracle([each for each in last.entries if each.lot == lot])
             if expected != results[lot]:
-                raise HistoryError(self._text(f"{lot}: {results[lot]} instead of {expected}"))
-
-    def _text(self, problem: str) -> str:
-        history = "\n".join(self.log[-60:])
-        command = f"python -m tests.apps.auction.histories {self.seed} {self.seed}"
-        return f"seed {self.seed}: {problem}\nreplay with: {command}\n{history}"
+                self.fail(f"{lot}: {results[lot]} instead of {expected}")
 
 
 def oracle(entries: list[AuctionEntry]) -> tuple[str, Decimal | None]:
@@ -338,43 +326,8 @@ def oracle(entries: list[AuctionEntry]) -> tuple[str, Decimal | None]:
 
 def run_seed(seed: int) -> History:
     """Raises `HistoryError`."""
-    history = History(seed)
-    try:
-        history.run()
-    except GuaranteeViolation as problem:
-        raise HistoryError(history._text(str(problem))) from problem
-    return history
-
-
-def problem_of(seed: int) -> str:
-    """Empty if everything holds."""
-    try:
-        run_seed(seed)
-    except HistoryError as problem:
-        return str(problem)
-    return ""
-
-
-def main() -> None:
-    first, last = map(int, sys.argv[1:3])
-    counts = Counter[str]()
-    started_at = time.perf_counter()
-    for seed in range(first, last + 1):
-        try:
-            history = run_seed(seed)
-        except HistoryError as problem:
-            counts["failed"] += 1
-            print(problem, flush=True)
-            continue
-        counts["receipts"] += len(history.receipts)
-        counts["kills"] += sum("killed" in each for each in history.log)
-        counts["partitions"] += sum("partition" in each for each in history.log)
-        counts["sold"] += sum(bool(winner) for winner, _ in history.alive[0].ledger.results().values())
-    took_s = time.perf_counter() - started_at
-    found = ", ".join(f"{counts[name]:,} {name}" for name in ("failed", "receipts", "kills", "partitions", "sold"))
-    print(f"{last - first + 1} histories, {found}, {took_s:.0f} s")
-    sys.exit(1 if counts["failed"] else 0)
+    return run_history(History(seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(run_seed)

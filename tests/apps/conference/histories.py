@@ -5,12 +5,9 @@
 - When sides that were apart have met, there is one leader at most after a while.
 - At rest all members have the same state, with all that living members have submitted, and the leader is one of them.
 
-As a program: `python -m tests.apps.conference.histories FIRST_SEED LAST_SEED`.
+As a program: `python -m tests.apps.conference.histories SEEDS`.
 """
 
-import sys
-import time
-from collections import Counter
 from itertools import combinations
 from random import Random
 
@@ -30,9 +27,8 @@ from broadloom.apps.conference.actions import (
     UnloadPart,
     Vote,
 )
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
-from broadloom.testing.sim.step_checker import GuaranteeViolation
 from tests.apps.conference.sim_participant import SimParticipant
+from tests.histories import SimHistory, main, run_history
 
 PEERS = 5
 STEPS = 30
@@ -47,30 +43,13 @@ SETTLE_S = 60.0
 PARTS = "rib-1", "rib-2", "spar"
 
 
-class HistoryError(AssertionError):
-    """Something that must not happen has happened."""
-
-
-class History:
+class History(SimHistory):
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        super().__init__(seed)
         self.random = Random(seed)
-        self.sim = Simulation(seed, SimulationSettings(roster=True))
         self.participants: list[SimParticipant] = []
-        self.counts = Counter[str]()
-        self.log: list[str] = []
         self._two_leaders_since: float | None = None
         self._heal_at: float | None = None
-
-    def fail(self, text: str) -> None:
-        log = "\n".join(self.log[-40:])
-        raise HistoryError(
-            f"{text} (at {self.sim.clock.now:.2f} s)\n"
-            f"replay with: python -m tests.apps.conference.histories {self.seed} {self.seed}\n{log}"
-        )
-
-    def note(self, text: str) -> None:
-        self.log.append(f"{self.sim.clock.now:.2f} {text}")
 
     @property
     def alive(self) -> list[SimParticipant]:
@@ -228,37 +207,8 @@ class History:
 
 def run_seed(seed: int) -> History:
     """Raises `HistoryError`."""
-    history = History(seed)
-    try:
-        history.run()
-    except GuaranteeViolation as problem:
-        history.fail(str(problem))
-    return history
-
-
-def problem_of(seed: int) -> str:
-    """What went wrong in this history; empty if nothing did."""
-    try:
-        run_seed(seed)
-    except HistoryError as problem:
-        return str(problem)
-    return ""
-
-
-def main() -> None:
-    first, last = map(int, sys.argv[1:3])
-    failed, counts = 0, Counter[str]()
-    started_at = time.perf_counter()
-    for seed in range(first, last + 1):
-        try:
-            counts += run_seed(seed).counts
-        except HistoryError as problem:
-            failed += 1
-            print(f"seed {seed}: {problem}", flush=True)
-    took_s = time.perf_counter() - started_at
-    print(f"{last - first + 1:,} histories, {failed} failed, {took_s:.0f} s: {dict(counts)}")
-    sys.exit(1 if failed else 0)
+    return run_history(History(seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(run_seed)

@@ -4,47 +4,32 @@ After rest: all members have the same state; each role has exactly one actor, wh
 plays its role itself; and every legal action of a member that stayed is in the history of all. The inputs of each
 member, replayed, give the same state.
 
-As a program: `python -m tests.apps.game.histories FIRST_SEED LAST_SEED`. Even seeds are games in free order.
+As a program: `python -m tests.apps.game.histories SEEDS`. Even seeds are games in free order.
 """
 
-import sys
-import time
-from collections import Counter
 from random import Random
 
 from broadloom.apps.game import Diverged, Phase
 from broadloom.apps.game.entry import Kind, entry_of
 from broadloom.apps.game.timeline import Timeline
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from tests.apps.game.sim_runtime import SEED, FreeRelay, Relay, SimGame
+from tests.histories import SimHistory, main, run_history
 
 REST_S = 120.0
 KEPT_FEW = 20
 NAMES = "Anna", "Ben", "Carla", "Dora", "Emil"
 
 
-class HistoryError(AssertionError):
-    """Something that must not happen has happened."""
-
-
-class History:
+class History(SimHistory):
     def __init__(self, seed: int, *, is_free: bool | None = None) -> None:
-        self.seed = seed
+        super().__init__(seed)
         self.random = Random(seed)
-        self.sim = Simulation(seed, SimulationSettings(roster=True))
         self.game = FreeRelay() if (seed % 2 == 0 if is_free is None else is_free) else Relay()
         self.kept_count = KEPT_FEW if self.random.random() < 0.3 else 4096
         """Few entries: newcomers and those that were away need the state of others."""
         self.programs: list[SimGame] = []
-        self.counts: Counter[str] = Counter()
         for name in NAMES:
             self.join(name)
-
-    def fail(self, text: str) -> None:
-        raise HistoryError(
-            f"{text} (at {self.sim.clock.now:.3f} s; "
-            f"replay: python -m tests.apps.game.histories {self.seed} {self.seed})"
-        )
 
     @property
     def is_complete(self) -> bool:
@@ -92,13 +77,13 @@ class History:
             case "pause" if len(targets) > 2:
                 node = self.random.choice(targets).node
                 node.pause()
-                self.run(self.random.choice([1.0, 6.0, 15.0]))
+                self.run_for(self.random.choice([1.0, 6.0, 15.0]))
                 node.resume()
             case "miss" if targets:
                 self.random.choice(targets).missing_count = self.random.randrange(1, 8)
             case "partition":
                 self.sim.partition(self.random.random() / 2)
-                self.run(self.random.choice([1.0, 8.0, 20.0]))
+                self.run_for(self.random.choice([1.0, 8.0, 20.0]))
                 self.sim.heal()
             case _:
                 self.join_missing()
@@ -114,7 +99,7 @@ class History:
         if missing:
             self.join(self.random.choice(missing))
 
-    def run(self, seconds: float) -> None:
+    def run_for(self, seconds: float) -> None:
         end = self.sim.clock.now + seconds
         while self.sim.clock.now < end:
             self.sim.run_for(self.random.expovariate(4.0))
@@ -169,36 +154,21 @@ class History:
                 if isinstance(change, Diverged) and self.is_complete:
                     self.fail(f"{program.node} had another state: {change.reason}")
 
-    def play(self, rounds: int = 6) -> None:
-        self.run(4.0)
+    def run(self, rounds: int = 6) -> None:
+        self.run_for(4.0)
         for _ in range(rounds):
             self.fault()
-            self.run(self.random.choice([0.5, 3.0, 6.0]))
+            self.run_for(self.random.choice([0.5, 3.0, 6.0]))
         while self.random.random() < 0.7:
             self.join_missing()
-        self.run(3.0)
+        self.run_for(3.0)
         self.check()
 
 
-def problem_of(seed: int) -> str:
-    """What went wrong in this history; empty if nothing did."""
-    try:
-        History(seed).play()
-    except AssertionError as problem:
-        return f"seed {seed}: {problem}"
-    return ""
-
-
-def main() -> None:
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    started_at, counts = time.perf_counter(), Counter[str]()
-    for seed in range(first, last + 1):
-        history = History(seed)
-        history.play()
-        counts += history.counts
-    took_s = time.perf_counter() - started_at
-    print(f"{last - first + 1:,} histories in {took_s:.1f} s: {dict(counts)}")
+def run_seed(seed: int) -> History:
+    """Raises `HistoryError`."""
+    return run_history(History(seed))
 
 
 if __name__ == "__main__":
-    main()
+    main(run_seed)

@@ -14,7 +14,7 @@ from tests.apps.game.sim_runtime import FreeRelay, SimGame
 def history() -> History:
     """Anna, Ben and Carla play, Dora and Emil watch."""
     history = History(2, is_free=True)
-    history.run(3.0)
+    history.run_for(3.0)
     return history
 
 
@@ -44,7 +44,7 @@ def test_member_cannot_send_actions_of_a_present_player(history: History) -> Non
     send_window(anna, dora, forged, own)
     assert not has(anna, forged)
     assert has(anna, own)
-    history.run(3.0)
+    history.run_for(3.0)
     history.check()
 
 

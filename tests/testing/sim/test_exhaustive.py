@@ -17,6 +17,7 @@ RANDOM_LENGTH = 14
 PEERS_MAX = 8
 RANDOM_SEQUENCES = 60
 """Number of random sequences for each degree and pace."""
+PACES = "converging", "back-to-back"
 
 
 def random_sequence(seed: int, length: int = RANDOM_LENGTH) -> OpSequence:
@@ -65,7 +66,7 @@ def test_order_round_trips_through_its_spelling():
 @pytest.mark.parametrize(
     "prefix", [exhaustive.format_order(sequence) for sequence in exhaustive.all_sequences(3, PEERS_MAX)]
 )
-@pytest.mark.parametrize("pace", ["converging", "back-to-back"])
+@pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("mode", [DisseminationMode.FLOOD, DisseminationMode.TREE])
 def test_every_short_order_keeps_the_guarantees(prefix: str, pace: str, mode: DisseminationMode):
     """All messages are small, so mixed mode equals flooding."""
@@ -75,13 +76,22 @@ def test_every_short_order_keeps_the_guarantees(prefix: str, pace: str, mode: Di
             assert_full_mesh_if_small(sim, degree=4)
 
 
-@pytest.mark.parametrize("degree", [3, 4, *(pytest.param(each, marks=pytest.mark.long) for each in (5, 6, 8))])
-@pytest.mark.parametrize("pace", ["converging", "back-to-back"])
-def test_long_random_orders_keep_the_guarantees(degree: int, pace: str):
+def run_random_order(seed: int, degree: int, pace: str) -> None:
     """Every second one along trees."""
+    mode = DisseminationMode.TREE if seed % 2 else DisseminationMode.FLOOD
+    sim = exhaustive.run_order(random_sequence(seed), seed, degree, converge_between=pace == "converging", mode=mode)
+    assert_full_mesh_if_small(sim, degree)
+
+
+@pytest.mark.parametrize("degree", [3, 4])
+@pytest.mark.parametrize("pace", PACES)
+def test_long_random_orders_keep_the_guarantees(degree: int, pace: str):
     for seed in range(RANDOM_SEQUENCES):
-        mode = DisseminationMode.TREE if seed % 2 else DisseminationMode.FLOOD
-        sim = exhaustive.run_order(
-            random_sequence(seed), seed, degree, converge_between=pace == "converging", mode=mode
-        )
-        assert_full_mesh_if_small(sim, degree)
+        run_random_order(seed, degree, pace)
+
+
+def run_seed(seed: int) -> None:
+    """All degrees and paces."""
+    for degree in (3, 4, 5, 6, 8):
+        for pace in PACES:
+            run_random_order(seed, degree, pace)

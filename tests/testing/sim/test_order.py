@@ -23,7 +23,6 @@ from broadloom.testing.sim.step_checker import GuaranteeViolation
 
 MODES = ["available", "safe"]
 SEEDS = range(1, 3)
-LONG_BATCHES = [range(first, first + 50) for first in range(1, 201, 50)]
 """`make soak` runs a thousand."""
 DEAD_S = 1.0
 """Play continues within this time after the sequencer's process has ended."""
@@ -44,17 +43,6 @@ def test_members_agree_under_all_faults(mode: str, seed: int) -> None:
     metrics = load(f"order-{mode}").run(seed).metrics
     assert metrics["delivered"] > 500
     assert metrics["sequencerchanged"] > 6
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
-def test_members_agree_under_all_faults_with_many_seeds(mode: str, seeds: range) -> None:
-    for seed in seeds:
-        try:
-            load(f"order-{mode}").run(seed)
-        except GuaranteeViolation as violation:
-            pytest.fail(f"broadloom sim run order-{mode} --seeds {seed}: {violation}")
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,12 +19,11 @@ from broadloom.testing.sim.simulation import Simulation
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import STEPS, Run
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from tests.histories import HistoryError
 
 SEEDS = {DisseminationMode.MIXED: 0, DisseminationMode.FLOOD: 1, DisseminationMode.TREE: 0}
 FLOODED = ("churn", "kill", "partition", "random-faults")
 """Scenarios in which everything is flooded; the others in the long tests. The mixed mode floods small messages too."""
-FURTHER_SEEDS = (2, 3)
-"""Further seeds along trees, in the long tests."""
 
 SMALL = {
     "churn": 30,
@@ -136,18 +136,25 @@ def cases() -> list[Any]:
     return [pytest.param(*each, SEEDS[each[1]], marks=marks[long]) for each, long in zip(every, is_long, strict=True)]
 
 
-@pytest.mark.parametrize(("name", "mode", "seed"), cases())
-def test_scenario_passes_with_few_peers(name: str, mode: DisseminationMode, seed: int):
+def run_with_few_peers(name: str, mode: DisseminationMode, seed: int) -> None:
     run = shorter(load(name)).with_dissemination(mode).run(seed, SMALL.get(name, DEFAULT_PEERS))
     assert run.metrics
     assert all(value >= 0 for value in run.metrics.values())
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", FURTHER_SEEDS)
-@pytest.mark.parametrize("name", builtin_names())
-def test_scenario_passes_with_few_peers_along_trees(name: str, seed: int):
-    test_scenario_passes_with_few_peers(name, DisseminationMode.TREE, seed)
+def run_seed(seed: int) -> None:
+    """One scenario in one mode: successive seeds run them all."""
+    every = list(product(builtin_names(), DisseminationMode))
+    name, mode = every[seed % len(every)]
+    try:
+        run_with_few_peers(name, mode, seed)
+    except AssertionError as problem:
+        raise HistoryError(f"seed {seed}: {name}, {mode.value}: {problem}") from problem
+
+
+@pytest.mark.parametrize(("name", "mode", "seed"), cases())
+def test_scenario_passes_with_few_peers(name: str, mode: DisseminationMode, seed: int):
+    run_with_few_peers(name, mode, seed)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def summary_table(results: Iterable[SeedResult]) -> "Table":
             name,
             f"{peers:,}",
             f"[{color}]{passed} of {len(group)}[/]",
-            format_metrics(group),
+            format_metrics([result.metrics for result in group]),
             f"{median(result.virtual_s for result in group):.1f}",
             f"{median(result.wall_s for result in group):.1f}",
             f"{max(result.memory_mb for result in group):.0f}",
@@ -133,10 +133,11 @@ def summary_table(results: Iterable[SeedResult]) -> "Table":
     return table
 
 
-def format_metrics(group: list[SeedResult]) -> str:
+def format_metrics(metrics: list[dict[str, float]]) -> str:
+    """The median and the maximum of each metric over several seeds."""
     parts = []
-    for name in dict.fromkeys(name for result in group for name in result.metrics):
-        values = [result.metrics[name] for result in group if name in result.metrics]
+    for name in dict.fromkeys(name for each in metrics for name in each):
+        values = [each[name] for each in metrics if name in each]
         middle, largest = median(values), max(values)
         parts.append(f"{name} {middle:g}" + (f" ({largest:g})" if largest != middle else ""))
     return ", ".join(parts)

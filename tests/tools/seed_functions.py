@@ -1,0 +1,27 @@
+"""Functions of a seed for the tests of the soak. Other processes import them."""
+
+import os
+import threading
+
+from tools.seed_pool import Outcome
+
+
+def passes(seed: int) -> Outcome:
+    return Outcome(metrics={"process": os.getpid(), "seed": seed})
+
+
+def fails_at_three(seed: int) -> Outcome:
+    return Outcome(f"seed {seed}: three is too many" if seed == 3 else "")
+
+
+def raises(seed: int) -> Outcome:
+    raise ValueError(f"{seed} is wrong")
+
+
+def hangs(_seed: int) -> Outcome:
+    threading.Event().wait()
+    return Outcome()
+
+
+def crashes(_seed: int) -> Outcome:
+    os._exit(7)
