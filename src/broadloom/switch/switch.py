@@ -21,8 +21,8 @@ from broadloom.switch.handlers import Handler
 from broadloom.switch.launcher import PROGRAM_VARIABLE
 from broadloom.switch.model import (
     MessageClass,
+    MessageState,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.switch.observer import Observer
@@ -142,7 +142,7 @@ class Switch(SwitchRequester):
         file: str | Sequence[str] | None = None,
         scope: Scope | str | None = None,
         message_class: MessageClass | str | None = None,
-        state: State | str | None = None,
+        state: MessageState | str | None = None,
         messages_max: int = 10_000,
     ) -> Observer:
         """Get copies of the messages that match, in the order of each sender: with `callback`, or by iterating over the

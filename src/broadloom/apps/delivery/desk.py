@@ -227,7 +227,7 @@ class Desk:
                 return DeskReply(grants=(Grant(path=entry.path),))
             case Action.CLOSE:
                 for entry in self._administered(name, asked.paths):
-                    await self.close(entry.path, asked.text)
+                    await self.close_topic(entry.path, asked.text)
             case Action.WITHDRAW:
                 for entry in self._administered(name, asked.paths):
                     await self.withdraw(asked.name, entry.path)
@@ -315,7 +315,7 @@ class Desk:
             self.directory.put(entry)
         return entry
 
-    async def close(self, path: str, text: str = "") -> None:
+    async def close_topic(self, path: str, text: str = "") -> None:
         """Close an entry: its members leave, and nobody is admitted any more."""
         entry = self._entry(path)
         card = SignedCard.sign(
