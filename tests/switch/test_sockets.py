@@ -157,7 +157,8 @@ async def test_observer_is_read_by_iterating() -> None:
             await sender.notify(operation)
         async with observer:
             assert [(await observer.receive(TIMEOUT_S)).operation for _ in range(2)] == ["one", "two"]
-            with pytest.raises(TimeoutError):
+            assert observer.receive_nowait() is None
+            with pytest.raises(TimeoutError, match=r"no message of .* was observed within 0\.01 s"):
                 await observer.receive(0.01)
             for operation in ("one", "one", "two"):
                 await sender.notify(operation)

@@ -36,6 +36,11 @@ async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) 
             advert = await feed.receive(timeout_s=20)
             assert (advert.text, advert.advert) == ("Tea at half price", "spring-sale")
             assert feed.topics == {SCORES: "connected"}
+            assert feed.receive_nowait() is None
+            with pytest.raises(TimeoutError, match=r"no item of sports within 0\.01 s"):
+                await feed.receive(timeout_s=0.01)
+            with pytest.raises(TimeoutError, match=rf"{SCORES}: fewer than 9 subscribers within 0\.01 s"):
+                await producer.wait_for_subscribers(9, timeout_s=0.01)
 
 
 async def test_rules_and_private_keys_of_a_service_hold_on_the_channels_of_topics(tmp_path: Path) -> None:
