@@ -440,17 +440,3 @@ async def test_lengths_of_all_queues_are_listed(tmp_path: Path) -> None:
         assert await other.queues(TIMEOUT_S) == await host.queues() == expected
         host.drop_queue()
         assert [each.count for each in await other.queues(TIMEOUT_S)] == [0]
-
-
-async def test_largest_message_and_reply_arrive_with_the_longest_names() -> None:
-    longest = "x" * settings.NAME_BYTES_MAX
-    async with two_switches() as (sender, handler):
-        handler.handle(longest)(lambda request: request.data)
-        data = bytes(settings.DATA_BYTES_MAX)
-        assert (await sender.request(longest, data, timeout_s=TIMEOUT_S)).data == data
-
-
-async def test_message_that_is_too_large_is_not_sent() -> None:
-    async with two_switches() as (sender, _):
-        with pytest.raises(broadloom.MessageTooLargeError, match="at most"):
-            await sender.request("any", bytes(settings.DATA_BYTES_MAX + 1), timeout_s=TIMEOUT_S)
