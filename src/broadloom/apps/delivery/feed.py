@@ -56,9 +56,7 @@ class Feed(ItemReader[Item], AsyncClosable):
     def topics(self) -> dict[str, str]:
         """The state of each topic: `connected`, or what it waits for, or why it is refused."""
         return {
-            topic: each.state.value if not each.reason else f"{each.state.value}: {each.reason}"
-            for path, each in sorted(self._memberships.items())
-            for topic in self._intakes[path].topics
+            topic: str(each) for path, each in sorted(self._memberships.items()) for topic in self._intakes[path].topics
         }
 
     @property

@@ -94,6 +94,9 @@ class Membership:
         self._is_renewing = False
         self._task: asyncio.Task[None] | None = None
 
+    def __str__(self) -> str:
+        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
+
     def begin(self, grant: Grant | None = None) -> None:
         """Join, with the grant if there is one already."""
         self._task = asyncio.get_running_loop().create_task(self._run(grant))

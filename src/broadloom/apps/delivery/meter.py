@@ -66,10 +66,7 @@ class Meter:
     @property
     def topics(self) -> dict[str, str]:
         """The state of each entry that is metered."""
-        return {
-            path: each.state.value if not each.reason else f"{each.state.value}: {each.reason}"
-            for path, each in sorted(self._memberships.items())
-        }
+        return {path: str(each) for path, each in sorted(self._memberships.items())}
 
     async def __aenter__(self) -> Self:
         from broadloom.record import Tape  # needs the extra `record`

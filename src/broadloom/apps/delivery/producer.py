@@ -65,10 +65,7 @@ class Producer(AsyncClosable):
     @property
     def state(self) -> str:
         """`connected`, or what it waits for, or why it was refused."""
-        membership = self._membership
-        if membership is None:
-            return MembershipState.CLOSED.value
-        return membership.state.value if not membership.reason else f"{membership.state.value}: {membership.reason}"
+        return str(self._membership) if self._membership is not None else MembershipState.CLOSED.value
 
     async def wait_for_subscribers(self, count: int = 1, timeout_s: float | None = None) -> None:
         """Wait until this many other members are on the channel. A message reaches only those that are. Raises
