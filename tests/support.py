@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 TIMEOUT_S = 30.0
@@ -33,6 +33,14 @@ async def eventually(
         _check_deadline(started_at, timeout_s, what)
         await asyncio.sleep(poll_s)
     return result
+
+
+async def eventually_equal(ask: Callable[[], Awaitable[object]], expected: object) -> None:
+    """As `eventually`, for an answer that has to be awaited."""
+    started_at = time.monotonic()
+    while (answer := await ask()) != expected:
+        _check_deadline(started_at, None, f"{answer!r}: {expected!r}")
+        await asyncio.sleep(POLL_S)
 
 
 def _check_deadline(started_at: float, timeout_s: float | None, what: What) -> None:

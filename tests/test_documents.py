@@ -156,7 +156,8 @@ def _sections() -> list[Section]:
 
 @pytest.mark.parametrize("section", _sections(), ids=lambda section: f"{section.page}: {section.heading}")
 def test_programs_in_a_document_run(section: Section, tmp_path: Path) -> None:
-    """On channels of their own, with this machine as bootstrap host."""
+    """On channels of their own, with this machine as bootstrap host, and as processes of their own, as a reader runs
+    them: that is why Sybil, which runs blocks in the process of the tests, is not used."""
     suffix = uuid4().hex
     shell = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for language, text in section.blocks:
@@ -310,7 +311,7 @@ def test_every_setting_of_the_tape_is_documented_with_its_default() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    text = _text("docs/operations.md")
+    text = _text("docs/cli.md")
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     for name, command in root.commands.items():

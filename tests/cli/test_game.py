@@ -32,7 +32,7 @@ def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
             ann.wait_for_output('"change": "Started"')
             bob.wait_for_output('"Arrived", "role": "blue", "name": "Bob"')
             for player, cell in ((ann, "a1"), (bob, "h6"), (ann, "a1")):
-                player.type(f"{cell}\n")  # one of the first two is not on turn, and is told so
+                player.type(f"{cell}\n")  # one of the first two is not on turn, and gets a message
             ann.wait_for_output('"change": "Acted"')
             bob.wait_for_output('"change": "Acted"')
             wait_until(lambda: monitored_players(lobby) == {"red": "Ann", "blue": "Bob"}, "the monitor reports players")

@@ -165,7 +165,7 @@ def test_groups_are_created_listed_and_read() -> None:
 
 
 def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
-    (tmp_path / "no.db").write_text("no store, but long enough to be told from an empty file, which it is not")
+    (tmp_path / "no.db").write_text("no store, but longer than an empty file")
     for words, code, text in (
         (("list", "x/y", "--store", str(tmp_path / "no.db")), 2, "is not a Broadloom store"),
         (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "there is no directory"),

@@ -41,7 +41,11 @@ def test_check_lists_mistakes_with_their_place(rules: Path) -> None:
     mistakes = json.loads(run_here("rules", "check", str(rules), "--json").out)["mistakes"]
     assert [(each["line"], each["column"]) for each in mistakes] == [(1, 9), (3, 22)]
     rules.write_text("IF { unheard_of } THEN { crypto_prg $\n stamp }")
-    assert "no condition `unheard_of`" in run_here("rules", "check", str(rules)).err
+    assert (
+        f"{rules}: line 1, column 1: there is no condition `unheard_of`" in run_here("rules", "check", str(rules)).err
+    )
+    mistakes = json.loads(run_here("rules", "check", str(rules), "--json").out)["mistakes"]
+    assert [(each["line"], each["column"]) for each in mistakes] == [(1, 1)]
     known = ("--rule-program", "crypto_prg=gpg --encrypt", "--python", "unheard_of", "--python", "stamp")
     assert run_here("rules", "check", str(rules), *known).code == 0
 

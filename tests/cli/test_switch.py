@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import broadloom.sync
 from broadloom.cli.main import app
-from broadloom.switch import SqliteQueue, State
+from broadloom.switch import MessageState, SqliteQueue
 from broadloom.switch.sync import Switch
 from tests.channel.joined import QUICK
 from tests.cli.harness import CommandProcess, new_channel, run, running_command
@@ -95,7 +95,7 @@ def test_host_queues_and_the_queue_is_listed_and_dropped(tmp_path: Path) -> None
         switch_here(channel) as switch,
     ):
         wait_until(lambda: any(each.patterns for each in switch.registrations()))
-        assert switch.notify("calc", b"1+1") is State.QUEUED
+        assert switch.notify("calc", b"1+1") is MessageState.QUEUED
         host.signal(signal.SIGINT)
         assert host.wait().code == 0
     listed = CliRunner().invoke(app, ["switch", "queue", str(store), "--json"])

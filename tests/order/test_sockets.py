@@ -192,11 +192,11 @@ async def test_reader_that_does_not_read_is_closed() -> None:
 
 
 async def test_submission_without_a_sequencer_times_out() -> None:
-    late = OrderSettings(stall_s=1.5)
+    late = OrderSettings(stall_s=60)  # no sequencer takes over during this test, however busy the machine is
     async with connected_channels(2) as (one, _), ordered(one, "x", mode="available", settings=late) as order:
         with pytest.raises(OrderTimeoutError, match=r"not ordered within 0\.05 s, and it is unknown"):
             await order.submit(b"x", timeout_s=0.05)
-        with pytest.raises(TimeoutError, match="nothing was ordered within"):
+        with pytest.raises(TimeoutError, match=r"no entry of \w+ within"):
             await order.receive(0.01)
         assert order.epoch is None
         assert await order.history() == []

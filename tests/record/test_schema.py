@@ -40,8 +40,8 @@ def test_every_setting_is_documented(setting: str) -> None:
 
 
 def test_every_link_down_reason_is_documented() -> None:
-    (told,) = re.findall(r"`reason` is one of: ([^.]*)\.", PAGE)
-    assert told == ", ".join(why.value for why in LinkDownReason)
+    (listed,) = re.findall(r"`reason` is one of: ([^.]*)\.", PAGE)
+    assert listed == ", ".join(why.value for why in LinkDownReason)
 
 
 def test_documentation_names_only_existing_columns() -> None:

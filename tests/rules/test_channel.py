@@ -129,27 +129,27 @@ async def test_group_posts_are_changed_before_they_are_stored() -> None:
 async def test_send_goes_to_one_member_with_the_data_of_that_moment(tmp_path: Path, key: SealingPrivateKey) -> None:
     name = unique_name()
     rules = Rules(parse('IF { true } THEN { send "anna"; encrypt for "com.pub"; send "ben" }'), directory=tmp_path)
-    told: dict[str, broadloom.DirectRequest] = {}
+    received: dict[str, broadloom.DirectRequest] = {}
     async with (
         broadloom.connect(name, tls=False, settings=QUICK, rules=rules) as author,
         broadloom.connect(name, tls=False, settings=QUICK, name="anna") as anna,
         broadloom.connect(name, tls=False, settings=QUICK, name="ben", private_keys=[key]) as ben,
     ):
         for who, channel in (("anna", anna), ("ben", ben)):
-            channel.on_request(lambda request, who=who: told.update({who: request}))  # type: ignore[misc]
+            channel.on_request(lambda request, who=who: received.update({who: request}))  # type: ignore[misc]
         await eventually(lambda: len(author.members()) == 3, "the roster")
         await author.broadcast_text("plan", headers={"subject": "s"})
-        await eventually(lambda: len(told) == 2, "both messages")
-        assert {who: (each.text, each.headers["subject"], each.expects_reply) for who, each in told.items()} == {
+        await eventually(lambda: len(received) == 2, "both messages")
+        assert {who: (each.text, each.headers["subject"], each.expects_reply) for who, each in received.items()} == {
             "anna": ("plan", "s", False), "ben": ("plan", "s", False)
         }  # fmt: skip
         assert (await anna.receive(20)).is_sealed
         file = tmp_path / "plan.txt"
         file.write_text("content")
-        told.clear()
+        received.clear()
         await author.broadcast_file(file)
-        await eventually(lambda: len(told) == 2, "both files")
-        assert {who: each.file for who, each in told.items()} == dict.fromkeys(told, ("plan.txt", b"content"))
+        await eventually(lambda: len(received) == 2, "both files")
+        assert {who: each.file for who, each in received.items()} == dict.fromkeys(received, ("plan.txt", b"content"))
 
 
 @pytest.mark.parametrize("member", ["nobody", "twin"])
@@ -168,19 +168,19 @@ async def test_send_to_an_unknown_or_ambiguous_name_fails_closed(member: str) ->
 
 async def test_nothing_goes_to_anyone_if_a_later_rule_fails() -> None:
     name = unique_name()
-    told: list[bytes] = []
+    received: list[bytes] = []
     rules = Rules(parse('IF { true } THEN { send "anna" }\nIF { text("secret") } THEN { refuse "secret" }'))
     async with (
         broadloom.connect(name, tls=False, settings=QUICK, rules=rules) as author,
         broadloom.connect(name, tls=False, settings=QUICK, name="anna") as anna,
     ):
-        anna.on_request(lambda request: told.append(request.data))
+        anna.on_request(lambda request: received.append(request.data))
         await eventually(lambda: len(author.members()) == 2, "the roster")
         with pytest.raises(NotSentError, match="secret"):
             await author.broadcast(b"secret")
         await author.broadcast(b"public")
-        await eventually(lambda: told, "the copy")
-        assert told == [b"public"]
+        await eventually(lambda: received, "the copy")
+        assert received == [b"public"]
 
 
 class Triangle:

@@ -168,7 +168,8 @@ def test_depth_of_rules_is_limited() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("IF { vipp } THEN { stop }", "rule 1 .line 1.: there is no condition `vipp`"),
+        ("IF { vipp } THEN { stop }", "line 1, column 1: there is no condition `vipp`"),
+        ("IF { true } THEN {\n  IF { true } THEN { stop }\n  IF { true } THEN { seal } }", "line 3, column 3: there"),
         ("IF { true } THEN { crypto_prg $ }", "there is no action `crypto_prg`, and no program of that name"),
         ('IF { true } THEN { encrypt for "nobody.pub" }', "cannot read the public key"),
         ("IF { true } THEN { hold }", "pass a directory"),

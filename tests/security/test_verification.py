@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from broadloom.protocol.identity import CredentialError, Role, Signer
 from broadloom.security import Authority, PeerCredentials, Ticket, generate_key
+from broadloom.security.card import SIGNATURE_BYTES
 from broadloom.security.certificates import (
     TICKET_EXTENSION,
     PeerCertificate,
@@ -25,7 +26,7 @@ from broadloom.security.certificates import (
 )
 from broadloom.security.keys import peer_id_of
 from broadloom.security.tls_context import make_contexts
-from broadloom.security.verification import CREDENTIAL_BYTES_MAX, SIGNATURE_BYTES
+from broadloom.security.verification import CREDENTIAL_BYTES_MAX
 from broadloom.wire.exchange_messages import RejectReason
 from tests.security.tls_handshake import CLUB, DAY, TODAY, Contexts, HandshakeResult, handshake, make_ticket
 

@@ -10,8 +10,8 @@ from broadloom.switch.handlers import Handler, HandlerCall
 from broadloom.switch.model import (
     FailureReason,
     MessageClass,
+    MessageState,
     Scope,
-    State,
     SwitchMessage,
     SwitchReply,
 )
@@ -39,7 +39,7 @@ class Sent:
         return ends[0] if ends else None
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[MessageState]:
         return [step.state for step in self.steps]
 
     @property

@@ -19,9 +19,9 @@ from broadloom.switch.model import (
     IfLost,
     MessageClass,
     MessageId,
+    MessageState,
     Pattern,
     Scope,
-    State,
     SwitchMessage,
     SwitchReply,
 )
@@ -65,7 +65,7 @@ class HistoryProgram:
         is_host = self.random.random() < 0.3
         self.core = SimSwitchRuntime(node, self.session, self.program, PROGRAMS if is_host else None).core
         self.handlers: list[tuple[Handler, float]] = []
-        self.observed: dict[ObserverEntry, dict[tuple[MessageId, State], None]] = {}
+        self.observed: dict[ObserverEntry, dict[tuple[MessageId, MessageState], None]] = {}
         if self.program:
             self.add_handler("calc", None)
         for _ in range(self.random.randrange(3)):
@@ -90,7 +90,7 @@ class HistoryProgram:
 
     def observe(self) -> None:
         file = self.random.choice([None, *FILES])
-        state = self.random.choice([None, None, State.STARTED, State.ACCEPTED])
+        state = self.random.choice([None, None, MessageState.STARTED, MessageState.ACCEPTED])
         pattern = make_pattern(False, None, file=file, scope=None, message_class=None, state=state, rank=0)
         entry = ObserverEntry(pattern, lambda message: self.on_copy(entry, message))
         self.observed[entry] = {}
@@ -102,8 +102,10 @@ class HistoryProgram:
         seen = self.observed[entry]
         if (message.id, message.state) in seen:
             self.history.fail(f"{self.node} observes {message.id} {message.state.name} twice")
-        counters = [each.counter for each, state in seen if each.peer_id == message.sender and state is State.SENT]
-        if message.state is State.SENT and counters and counters[-1] > message.id.counter:
+        counters = [
+            each.counter for each, state in seen if each.peer_id == message.sender and state is MessageState.SENT
+        ]
+        if message.state is MessageState.SENT and counters and counters[-1] > message.id.counter:
             self.history.fail(f"{self.node} observes {message.id} after {counters[-1]}")
         seen[message.id, message.state] = None
 
@@ -216,7 +218,7 @@ class History(SimHistory):
             early.append(step)
             return
         is_notice = record.message.message_class is MessageClass.NOTICE
-        if step.is_end or (is_notice and step.state is State.QUEUED):
+        if step.is_end or (is_notice and step.state is MessageState.QUEUED):
             self.on_end(record, step)
 
     # -- what must hold
@@ -253,7 +255,7 @@ class History(SimHistory):
             self.fail(f"{end.id} ended {now - record.sent_at:.1f} s after it was sent, beyond {record.timeout_s:g} s")
         if record.message.message_class is MessageClass.NOTICE:
             return
-        if end.state is State.HANDLED:
+        if end.state is MessageState.HANDLED:
             handled_by = [each.core.runtime.peer_id for each in record.handlers]
             if end.handler not in handled_by:
                 self.fail(f"{end.id} was handled by {handled_by}, not by {end.handler}")

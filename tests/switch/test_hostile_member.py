@@ -10,7 +10,7 @@ import pytest
 
 import broadloom
 from broadloom import Authority, Channel, Role
-from broadloom.switch import FailureReason, HandledRequest, RequestFailedError, State, Switch, settings
+from broadloom.switch import FailureReason, HandledRequest, MessageState, RequestFailedError, Switch, settings
 from broadloom.switch.codec import (
     Announcement,
     HandlerCopy,
@@ -179,10 +179,10 @@ async def test_forged_replies_and_progress_are_ignored() -> None:
         forged = Result(Verdict.HANDLED, data=b"forged", handler=there.peer_id)
         for counter in range(1, 4):
             await attacker.tell(sender, QueuedResult(counter, forged))
-            await attacker.tell(sender, Progress(counter, State.ACCEPTED, "calc"))
+            await attacker.tell(sender, Progress(counter, MessageState.ACCEPTED, "calc"))
         await eventually(lambda: sender.status().forged_count == 3)
         await following
-        assert [step.state for step in steps] == [State.SENT, State.QUEUED, State.FAILED]
+        assert [step.state for step in steps] == [MessageState.SENT, MessageState.QUEUED, MessageState.FAILED]
         assert steps[-1].reason in (FailureReason.TIMED_OUT, FailureReason.EXPIRED)
 
 
@@ -249,7 +249,7 @@ async def test_one_sender_cannot_fill_the_queue(harness: SwitchHarness, monkeypa
     assert {each.reason for each in sent if each.end} == {FailureReason.QUEUE_FULL}
     large = modest.request("calc", bytes(2000))
     small = modest.request("calc", b"small", timeout_s=30.0)
-    await harness.until(lambda: large.end and small.states[-1] is State.QUEUED)
+    await harness.until(lambda: large.end and small.states[-1] is MessageState.QUEUED)
     assert large.reason is FailureReason.QUEUE_FULL
     rest = [third.request("calc", b"x", timeout_s=30.0) for _ in range(5)]
     await harness.until(lambda: sum(each.end is not None for each in rest) == 3)

@@ -24,10 +24,10 @@ from broadloom.switch.model import (
     IfLost,
     MessageClass,
     MessageId,
+    MessageState,
     Pattern,
     Recipient,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.switch.patterns import message_scope
@@ -99,7 +99,7 @@ async def test_sw_15_to_20_handler_gets_session_file_class_operation_data_and_pr
     await harness.until(lambda: sent.end)
     (message,) = program.handled
     assert (message.session, message.file, message.scope) == ("anna", "alpha", Scope.FILE_OR_SESSION)  # 15, 16
-    assert (message.message_class, message.state) == (MessageClass.REQUEST, State.SENT)  # 17, 18
+    assert (message.message_class, message.state) == (MessageClass.REQUEST, MessageState.SENT)  # 17, 18
     assert (message.operation, message.data) == ("put", b"arguments")  # 19
     assert (message.sender, message.sender_program) == (sender.id, "shell")  # 20
     assert sent.end is not None
@@ -107,7 +107,7 @@ async def test_sw_15_to_20_handler_gets_session_file_class_operation_data_and_pr
 
 
 def test_sw_18_states_are_those_of_the_document_and_accepted() -> None:
-    assert [state.name for state in State] == [
+    assert [state.name for state in MessageState] == [
         "CREATED", "SENT", "QUEUED", "STARTED", "ACCEPTED", "HANDLED", "FAILED",
     ]  # fmt: skip
 
@@ -131,7 +131,7 @@ PATTERNS = st.builds(
     st.none() | st.sampled_from(MessageClass),
     st.none() | st.sampled_from(Scope),
     st.none() | st.tuples() | st.tuples(NAMES, NAMES),
-    st.none() | st.sampled_from(State),
+    st.none() | st.sampled_from(MessageState),
     st.integers(-1_000_000, 1_000_000),
     NAMES,
     st.sampled_from(Disposition),
@@ -147,7 +147,7 @@ MESSAGES = st.builds(
     NAMES,
     st.binary(max_size=100),
     NAMES,
-    st.sampled_from(State),
+    st.sampled_from(MessageState),
     st.sampled_from(Disposition),
     st.sampled_from(IfLost),
     st.booleans(),

@@ -12,10 +12,10 @@ from broadloom.switch.model import (
     IfLost,
     MessageClass,
     MessageId,
+    MessageState,
     Pattern,
     Recipient,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.switch.program_types import ProgramType
@@ -50,7 +50,7 @@ async def test_sw_9_program_that_registers_its_type_gets_all_pending_messages(
     sender, host = await harness.add(), await harness.add(programs=QUEUED, queue=queue)
     await settle(harness)
     sent = [sender.request("calc", b"%d" % number) for number in range(5)]
-    await harness.until(lambda: all(each.states[-1] is State.QUEUED for each in sent))
+    await harness.until(lambda: all(each.states[-1] is MessageState.QUEUED for each in sent))
     assert len(queue.load()) == 5
     other = await harness.add("anna", "another type")
     other.handle("nothing")
@@ -69,8 +69,11 @@ async def test_queued_and_started_requests_are_observed(harness: SwitchHarness) 
     observer.observe("calc")
     await settle(harness)
     sent = sender.request("calc", b"12")
-    await harness.until(lambda: sent.states[-1] is State.QUEUED and len(observer.observed) == 2)
-    assert [(each.state, each.data) for each in observer.observed] == [(State.SENT, b"12"), (State.QUEUED, b"12")]
+    await harness.until(lambda: sent.states[-1] is MessageState.QUEUED and len(observer.observed) == 2)
+    assert [(each.state, each.data) for each in observer.observed] == [
+        (MessageState.SENT, b"12"),
+        (MessageState.QUEUED, b"12"),
+    ]
     assert observer.observed[-1].handler_program == "starcalc"
 
 
@@ -140,7 +143,7 @@ async def test_sw_31_queued_notice_survives_its_sender(harness: SwitchHarness, q
     sender, host = await harness.add(), await harness.add(programs=QUEUED, queue=queue)
     await settle(harness)
     sent = sender.notify("calc", b"later")
-    await harness.until(lambda: sent.states[-1] is State.QUEUED)
+    await harness.until(lambda: sent.states[-1] is MessageState.QUEUED)
     await harness.kill(sender)
     program = await add_starcalc(harness)
     await harness.until(lambda: program.handled)
@@ -152,11 +155,11 @@ async def test_queue_on_disk_survives_its_holder(harness: SwitchHarness, tmp_pat
     sender, host = await harness.add(), await harness.add(programs=QUEUED, queue=SqliteQueue(tmp_path / "queue.db"))
     await settle(harness)
     notice, request = sender.notify("calc", b"a notice"), sender.request("calc", b"a request")
-    await harness.until(lambda: notice.states[-1] is request.states[-1] is State.QUEUED)
+    await harness.until(lambda: notice.states[-1] is request.states[-1] is MessageState.QUEUED)
     host.core.host._store.close()
     await harness.kill(host)
     await harness.until(lambda: request.end)
-    assert notice.states[-1] is State.QUEUED
+    assert notice.states[-1] is MessageState.QUEUED
     assert request.reason is FailureReason.HANDLER_DIED
     await harness.add(programs=QUEUED, queue=SqliteQueue(tmp_path / "queue.db"))
     program = await add_starcalc(harness)
@@ -239,7 +242,7 @@ async def test_sw_32_program_is_started_and_gets_the_message_without_a_signal() 
     assert await starts.end(sent) is None
     assert await starts.end(second) is None
     assert [each.data for each in program.handled] == [b"abc", b"def"]
-    assert sent.states == [State.SENT, State.STARTED, State.HANDLED]
+    assert sent.states == [MessageState.SENT, MessageState.STARTED, MessageState.HANDLED]
 
 
 async def test_program_that_exits_at_once_fails_the_request_with_its_last_lines() -> None:
@@ -358,5 +361,5 @@ async def test_message_disposition_overrides_that_of_the_type() -> None:
     fail = starts.sender.request("calc", disposition=Disposition.FAIL)
     queued = starts.sender.request("calc", disposition=Disposition.QUEUE)
     assert await starts.end(fail) is FailureReason.NO_HANDLER
-    await starts.harness.until(lambda: queued.states[-1] is State.QUEUED)
+    await starts.harness.until(lambda: queued.states[-1] is MessageState.QUEUED)
     assert not starts.started

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.switch.model import FailureReason, MessageClass, Scope, State
+from broadloom.switch.model import FailureReason, MessageClass, MessageState, Scope
 from tests.switch.harness import SwitchHarness, settle
 
 NO_HANDLER = FailureReason.NO_HANDLER
@@ -25,7 +25,7 @@ async def test_sw_2_sender_names_a_scope_and_no_receiver(harness: SwitchHarness)
     sent = sender.request("put", b"abc", file="alpha")
     await harness.until(lambda: sent.end)
     assert sent.end is not None
-    assert (sent.end.state, sent.end.data, sent.end.handler) == (State.HANDLED, b"cba", handler.id)
+    assert (sent.end.state, sent.end.data, sent.end.handler) == (MessageState.HANDLED, b"cba", handler.id)
 
 
 async def test_sw_3_program_registers_once_and_replies_reach_it(harness: SwitchHarness) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from broadloom.switch.handlers import Handler, HandlerCall
-from broadloom.switch.model import FailureReason, IfLost, State
+from broadloom.switch.model import FailureReason, IfLost, MessageState
 from broadloom.switch.patterns import make_pattern
 from tests.switch.harness import Program, SimSwitchHarness, SwitchHarness, settle
 
@@ -20,7 +20,10 @@ async def test_sw_33_request_ends_in_exactly_one_reply_or_failure(
     await settle(harness)
     sent = sender.request("put")
     await harness.until(lambda: sent.end)
-    assert (sent.reason, sent.states) == (reason, [State.SENT, State.FAILED if reason else State.HANDLED])
+    assert (sent.reason, sent.states) == (
+        reason,
+        [MessageState.SENT, MessageState.FAILED if reason else MessageState.HANDLED],
+    )
     assert len(sender.core.sender) == 0
 
 
@@ -98,7 +101,7 @@ async def test_sw_37_notice_is_answered_when_a_handler_is_selected_and_a_request
     request = sender.request("work")
     notice = sender.notify("work")
     await harness.until(lambda: notice.end and len(program.held) == 2)
-    assert notice.states == [State.SENT, State.HANDLED]
+    assert notice.states == [MessageState.SENT, MessageState.HANDLED]
     assert request.end is None
     program.release()
     program.release()
@@ -109,7 +112,7 @@ async def test_sw_37_notice_is_answered_when_a_handler_is_selected_and_a_request
 async def test_sw_38_replies_are_observable(harness: SwitchHarness, behavior: str) -> None:
     sender, program, remote = await harness.add("anna"), await harness.add("anna"), await harness.add("ben")
     program.handle("put", file="alpha", behavior=behavior)
-    state = State.HANDLED if behavior == "reply" else State.FAILED
+    state = MessageState.HANDLED if behavior == "reply" else MessageState.FAILED
     for observer in (sender, program, remote):
         observer.observe("put", file="alpha", state=state)
     await settle(harness)
@@ -128,12 +131,12 @@ async def test_progress_is_reported_to_senders_that_follow(harness: SwitchHarnes
     sender.handle("own")
     await settle(harness)
     followed, own = sender.request("put", wants_progress=True), sender.request("own", wants_progress=True)
-    await harness.until(lambda: State.ACCEPTED in followed.states)
+    await harness.until(lambda: MessageState.ACCEPTED in followed.states)
     assert followed.steps[-1].handler == program.id
     assert followed.steps[-1].handler_program == "editor"
     program.release()
     await harness.until(lambda: followed.end and own.end)
-    assert followed.states == own.states == [State.SENT, State.ACCEPTED, State.HANDLED]
+    assert followed.states == own.states == [MessageState.SENT, MessageState.ACCEPTED, MessageState.HANDLED]
 
 
 async def test_observers_that_name_a_state_of_progress_get_it_once(harness: SwitchHarness) -> None:
@@ -146,10 +149,12 @@ async def test_observers_that_name_a_state_of_progress_get_it_once(harness: Swit
     await settle(harness)
     sent = sender.request("put", b"abc")
     await harness.until(lambda: sent.end and len(everything.observed) == 2 and progress.observed)
-    assert [each.state for each in everything.observed] == [State.SENT, State.HANDLED]
+    assert [each.state for each in everything.observed] == [MessageState.SENT, MessageState.HANDLED]
     [copy] = progress.observed
-    assert (copy.state, copy.data, copy.handler) == (State.ACCEPTED, b"", first.id), "the second one is not repeated"
-    assert sent.states == [State.SENT, State.ACCEPTED, State.ACCEPTED, State.HANDLED]
+    assert (copy.state, copy.data, copy.handler) == (MessageState.ACCEPTED, b"", first.id), (
+        "the second one is not repeated"
+    )
+    assert sent.states == [MessageState.SENT, MessageState.ACCEPTED, MessageState.ACCEPTED, MessageState.HANDLED]
 
 
 async def killed_with_request(harness: SwitchHarness, if_lost: IfLost) -> tuple[Program, Program, Program]:

@@ -1,6 +1,6 @@
 """Selection of handlers and observers (SW-23 to SW-29), over the simulator and over sockets."""
 
-from broadloom.switch.model import FailureReason, Recipient, Scope, State
+from broadloom.switch.model import FailureReason, MessageState, Recipient, Scope
 from tests.switch.harness import SwitchHarness, settle
 
 
@@ -145,5 +145,5 @@ async def test_notice_for_the_session_is_seen_by_programs_of_the_session_alone(h
     sender.notify("private", scope=Scope.SESSION, recipient=Recipient.OBSERVERS)
     sender.notify("public", file="alpha")
     await harness.until(lambda: far.observed and len(near.observed) == 2)
-    assert [each.operation for each in far.observed if each.state is State.SENT] == ["public"]
-    assert [each.operation for each in near.observed if each.state is State.SENT] == ["private", "public"]
+    assert [each.operation for each in far.observed if each.state is MessageState.SENT] == ["public"]
+    assert [each.operation for each in near.observed if each.state is MessageState.SENT] == ["private", "public"]

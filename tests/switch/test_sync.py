@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import broadloom.sync
-from broadloom.switch import FailureReason, HandledRequest, RequestFailedError, State, SwitchMessage
+from broadloom.switch import FailureReason, HandledRequest, MessageState, RequestFailedError, SwitchMessage
 from broadloom.switch.sync import Switch
 from tests.channel.joined import QUICK, unique_name
 from tests.support import TIMEOUT_S, wait_until
@@ -35,9 +35,9 @@ def test_synchronous_programs_request_handle_observe_and_follow() -> None:
         wait_until(lambda: observed)
         assert observer.receive(TIMEOUT_S).reply == b"cba"
         states = [step.state for step in sender.follow("reverse", b"abc", file="alpha", timeout_s=TIMEOUT_S)]
-        assert states == [State.SENT, State.ACCEPTED, State.HANDLED]
+        assert states == [MessageState.SENT, MessageState.ACCEPTED, MessageState.HANDLED]
         assert [each.data for each in sender.request_all("reverse", b"12", file="alpha")] == [b"21"]
-        assert sender.notify("reverse", file="alpha") is State.HANDLED
+        assert sender.notify("reverse", file="alpha") is MessageState.HANDLED
         assert [each.session for each in sender.joins("alpha")] == ["anna"]
         program.unregister(reverse)
         wait_until(lambda: not sender.has_handler("reverse", file="alpha"))

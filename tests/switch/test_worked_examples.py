@@ -1,6 +1,6 @@
 """The worked examples of the document (SW-T1 to SW-T7), over the simulator and over sockets."""
 
-from broadloom.switch.model import Disposition, FailureReason, Pattern, Recipient, Scope, State
+from broadloom.switch.model import Disposition, FailureReason, MessageState, Pattern, Recipient, Scope
 from broadloom.switch.program_types import ProgramType
 from tests.switch.harness import Program, SwitchHarness, settle
 
@@ -31,7 +31,7 @@ async def test_sw_t1_registration_of_figure_3a(harness: SwitchHarness) -> None:
     assert (created.reason, put.reason) == (None, None)
     assert [each.reason for each in misses] == [NO_HANDLER] * 3
     assert [(each.operation, each.state) for each in program.observed] == [
-        ("LinkChgd", State.HANDLED), ("NodeChgd", State.HANDLED), ("LinkChgd", State.HANDLED),
+        ("LinkChgd", MessageState.HANDLED), ("NodeChgd", MessageState.HANDLED), ("LinkChgd", MessageState.HANDLED),
     ]  # fmt: skip
 
 
@@ -104,7 +104,7 @@ async def test_sw_t5_figures_4a_and_4b_with_a_request(harness: SwitchHarness) ->
     assert far.end is not None
     assert far.end.handler == remotes[1].id, "the first one declined"
     for observer in observers:
-        assert [each.state for each in observer.observed[2:]] == [State.SENT, State.HANDLED]
+        assert [each.state for each in observer.observed[2:]] == [MessageState.SENT, MessageState.HANDLED]
 
     remotes[1].core.remove_handler(handling)
     await settle(harness)
@@ -112,7 +112,7 @@ async def test_sw_t5_figures_4a_and_4b_with_a_request(harness: SwitchHarness) ->
     await harness.until(lambda: failed.end and all(len(each.observed) == 6 for each in observers))
     assert failed.reason is FailureReason.ALL_DECLINED
     for observer in observers:
-        assert [each.state for each in observer.observed[4:]] == [State.SENT, State.FAILED]
+        assert [each.state for each in observer.observed[4:]] == [MessageState.SENT, MessageState.FAILED]
     assert declining.pattern.rank == 2
 
 
@@ -129,7 +129,7 @@ async def test_sw_t6_figures_5a_and_5b_with_a_notice(harness: SwitchHarness) -> 
     second = sender.notify("saved", file="alpha")
     await harness.until(lambda: second.end and remote.handled)
     assert second.end is not None
-    assert (second.end.state, second.end.data) == (State.HANDLED, b""), "no reply"
+    assert (second.end.state, second.end.data) == (MessageState.HANDLED, b""), "no reply"
     remote.core.remove_handler(far)
     await settle(harness)
     third = sender.notify("saved", file="alpha")

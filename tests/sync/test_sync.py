@@ -332,10 +332,10 @@ def test_requests_are_answered_by_handlers_in_the_background_thread() -> None:
     with connected_pair() as (caller, callee):
         remove = callee.on_request(lambda request: request.data.upper())
         assert caller.request(callee.peer_id, b"hello").text == "HELLO"
-        told: list[bytes] = []
-        callee.layer("vo").on_request(lambda request: told.append(request.data))
+        received: list[bytes] = []
+        callee.layer("vo").on_request(lambda request: received.append(request.data))
         caller.layer("vo").tell(callee.peer_id, b"news")
-        wait_until(lambda: told == [b"news"])
+        wait_until(lambda: received == [b"news"])
         remove()
         with pytest.raises(broadloom.RefusedError):
             caller.request(callee.peer_id, b"?")

@@ -1,5 +1,5 @@
 """A server in a process of its own, as a person starts it; and as a program, `python -m tests.web.server`, one with a
-lab: it prints the address of its pages and the channel of its lab."""
+cluster: it prints the address of its pages and the channel of its cluster."""
 
 import json
 import os
@@ -68,7 +68,7 @@ async def main(config: dict[str, Any]) -> None:
         await cluster.wait_until_grown()
 
         def ready(url: str) -> None:
-            info = {"url": url, "channel": cluster.channel, "portals": cluster.bootstrap()}
+            info = {"url": url, "channel": cluster.channel, "bootstrap": cluster.bootstrap()}
             print(json.dumps(info), flush=True)
 
         tapes_dir, results_dir = (Path(config[name]) if config[name] else None for name in ("tape", "tables"))

@@ -39,9 +39,9 @@ def test_remote_access_requires_the_password(tmp_path: Path) -> None:
             line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
             line.request(method, path, body, {"content-type": "application/x-www-form-urlencoded", **headers})
             answer = line.getresponse()
-            told = answer.status, answer.getheader("set-cookie") or "", answer.read().decode()
+            answered = answer.status, answer.getheader("set-cookie") or "", answer.read().decode()
             line.close()
-            return told
+            return answered
 
         assert ask("GET", "/replay")[0] == 401
         assert ask("GET", "/data/kill/snapshot")[0] == 401

@@ -96,9 +96,9 @@ def test_figures_and_overview_are_computed() -> None:
     history.add_all(
         [MessageHop(1005.0, 0, 1, 0, 1, 1), MessagesMissed(1006.0, 3, 0, 5, 9), Annotation(1006.0, "so it is")]
     )
-    told = history.stats(history.end)
-    assert (told["peers"], told["links"], told["partitions"], told["diameter"]) == (4, 3, 1, 3)
-    assert (told["free_slots"], told["missed"], told["estimate"], told["paused"]) == (1, 5, 7, [3])
+    stats = history.stats(history.end)
+    assert (stats["peers"], stats["links"], stats["partitions"], stats["diameter"]) == (4, 3, 1, 3)
+    assert (stats["free_slots"], stats["missed"], stats["estimate"], stats["paused"]) == (1, 5, 7, [3])
     history.add_all([LinkRemoved(1007.0, 1, 2), PeerRemoved(1008.0, 2, "killed"), PeerRemoved(1009.0, 1, "left")])
     assert history.stats(8.5)["partitions"] == 2
     assert history.stats(8.5)["diameter"] is None

@@ -54,8 +54,8 @@ def test_drawing_a_thousand_peers_is_smooth(browser: Browser, tmp_path: Path) ->
 
 @pytest.mark.timeout(900)
 def test_killing_forty_of_two_hundred_peers_heals(browser: Browser) -> None:
-    with running_cluster(200) as lab:
-        browser.open(page(lab["url"], "/cluster"))
+    with running_cluster(200) as cluster:
+        browser.open(page(cluster["url"], "/cluster"))
         browser.wait_until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
         field = browser.one('input[aria-label="Peers to kill: how many"]')
         browser.run("arguments[0].focus(); arguments[0].select()", field)

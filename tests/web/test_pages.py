@@ -1,4 +1,4 @@
-"""The pages in a real browser, over a lab of real peers, a simulated tape and tables: what a person sees and does.
+"""The pages in a real browser, over a local cluster, a simulated tape and tables: what a person sees and does.
 
 Pictures of what was seen are kept: light, dark and on a phone in the folder that `BROADLOOM_SCREENSHOTS` names, else
 only light ones in the folder of the test.
@@ -37,13 +37,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """After the browser: without one, no lab is needed."""
+def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """After the browser: without one, no cluster is needed."""
     folder = tmp_path_factory.mktemp("shown")
     make_tape(folder / "tapes" / "kill", 30)
     make_live_tables(make_tables(folder / "results", missing=3), 42)
-    with running_cluster(PEERS, tapes_dir=folder / "tapes", results_dir=folder / "results") as told:
-        yield told
+    with running_cluster(PEERS, tapes_dir=folder / "tapes", results_dir=folder / "results") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def number(browser: Browser, name: str) -> float:
     return float(browser.fabric(name) or -1)
 
 
-def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
-    browser.open(page(lab["url"], "/"))
+def test_fabric_page_draws_every_peer(browser: Browser, cluster: dict[str, Any], pictures: Path) -> None:
+    browser.open(page(cluster["url"], "/"))
     browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
     browser.wait_until(
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", "figures of the server"
@@ -78,11 +78,11 @@ def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pic
 
 @pytest.mark.parametrize("path", PATHS)
 def test_page_loads_without_errors_or_foreign_requests(
-    browser: Browser, lab: dict[str, Any], pictures: Path, path: str
+    browser: Browser, cluster: dict[str, Any], pictures: Path, path: str
 ) -> None:
     browser.console_errors()
     browser.hosts()
-    browser.open(page(lab["url"], path))
+    browser.open(page(cluster["url"], path))
     browser.wait_until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
     what = {
         "/": ".bl-fabric[data-ready=true]",
@@ -99,6 +99,7 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/replay": ".bl-fabric[data-ready=true]",
     }[path]
     browser.one(what)
+    assert not [each.text for each in browser.all(".bl-empty") if "`" in each.text]
     assert not [each for each in browser.all("main > .bl-problem") if each.is_displayed()]
     unnamed = browser.run(
         """return [...document.querySelectorAll('button, a, input, select, canvas, [role=img]')].filter(each =>
@@ -122,11 +123,11 @@ def test_page_loads_without_errors_or_foreign_requests(
     browser.prefer("light")
     browser.size(1440, 900)
     assert browser.console_errors() == []
-    assert browser.hosts() <= {urlsplit(lab["url"]).netloc}
+    assert browser.hosts() <= {urlsplit(cluster["url"]).netloc}
 
 
-def test_navigation_has_two_groups_side_by_side(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(page(lab["url"], "/tables"))
+def test_navigation_has_two_groups_side_by_side(browser: Browser, cluster: dict[str, Any]) -> None:
+    browser.open(page(cluster["url"], "/tables"))
     browser.size(1280, 800)
     browser.one("h1")
     groups = browser.all(".bl-head [role=group]")
@@ -137,8 +138,8 @@ def test_navigation_has_two_groups_side_by_side(browser: Browser, lab: dict[str,
     browser.size(1440, 900)
 
 
-def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(page(lab["url"], "/cluster"))
+def test_fabric_heals_after_a_kill(browser: Browser, cluster: dict[str, Any]) -> None:
+    browser.open(page(cluster["url"], "/cluster"))
     before = browser.wait_until(lambda: (count := number(browser, "nodes")) >= PEERS and count, "all peers are drawn")
     _write(browser, "Peers to kill: how many", "2")
     browser.one("#do-kill").click()
@@ -150,23 +151,23 @@ def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> Non
     browser.wait_until(lambda: "repaired in" in browser.text(".bl-log"), "the repair is logged")
     browser.wait_until(
         lambda: len(browser.all(".bl-guarantees li[data-state=holds]")) == len(browser.all(".bl-guarantees li")),
-        "all promises hold",
+        "all guarantees hold",
     )
 
 
-def test_mistake_is_reported_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(page(lab["url"], "/cluster"))
+def test_mistake_is_reported_on_the_page(browser: Browser, cluster: dict[str, Any]) -> None:
+    browser.open(page(cluster["url"], "/cluster"))
     _write(browser, "Peers to kill: how many", "1000")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: "has to survive" in browser.text(".bl-problem"), "what to do")
 
 
-def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
+def test_reply_reaches_another_peer(browser: Browser, cluster: dict[str, Any]) -> None:
     text = "<b>Nine</b> o'clock & 'sharp'"
 
     async def main() -> None:
         async with (
-            broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
+            broadloom.connect(cluster["channel"], bootstrap=cluster["bootstrap"]) as channel,
             Groups(channel, "Tester") as here,
         ):
             group = await here.create("<i>Testers</i>", well_known_name="testers of the pages")
@@ -179,7 +180,7 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
                         return
 
     def answer() -> None:
-        browser.open(page(lab["url"], "/conversations"))
+        browser.open(page(cluster["url"], "/conversations"))
         chosen = browser.wait_until(
             lambda: next((each for each in browser.all(".bl-group") if "<i>Testers</i>" in each.text), None)
         )
@@ -194,10 +195,10 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
     asyncio.run(main())
 
 
-def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
+def test_requests_are_followed_from_sent_to_handled(browser: Browser, cluster: dict[str, Any], pictures: Path) -> None:
     async def main() -> None:
         async with (
-            broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
+            broadloom.connect(cluster["channel"], bootstrap=cluster["bootstrap"]) as channel,
             Switch(channel, session="testers", program="<i>editor</i>") as switch,
         ):
             is_released = asyncio.Event()
@@ -221,7 +222,7 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[
         return [each for each in others if each.patterns]
 
     def send() -> None:
-        browser.open(page(lab["url"], "/switch"))
+        browser.open(page(cluster["url"], "/switch"))
         browser.wait_until(lambda: "<i>editor</i>" in browser.text(".bl-cards"), "the program, as text")
         assert "near (this machine)" in browser.text(".bl-cards")
         _write(browser, "File to observe", "notes")
@@ -248,7 +249,7 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[
     asyncio.run(main())
 
 
-def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, lab: dict[str, Any], tmp_path: Path) -> None:
+def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, cluster: dict[str, Any], tmp_path: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     def open_file(text: str) -> None:
@@ -258,7 +259,7 @@ def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, lab: dict[str
         browser.wait_until(lambda: browser.run(source) == text, "the file is in the editor")
 
     rules = 'IF { subject("x") } THEN { stop }\n\nIF { to("com") } THEN { refuse "<b>no</b>" }\n'
-    browser.open(page(lab["url"], "/rules"))
+    browser.open(page(cluster["url"], "/rules"))
     browser.wait_until(lambda: "would be sent" in browser.text(".bl-outcome"), "the example was tried")
     open_file(rules.replace('") } THEN { refuse', '") } DO { refuse'))
     browser.one("#do-try").click()
@@ -275,8 +276,8 @@ def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, lab: dict[str
     assert steps == ["false", "true", "action"]
 
 
-def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(page(lab["url"], "/tables"))
+def test_table_is_filtered_and_downloaded(browser: Browser, cluster: dict[str, Any]) -> None:
+    browser.open(page(cluster["url"], "/tables"))
     browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
     browser.one("[data-table=audit_findings]").click()
     browser.wait_until(lambda: "Which deliveries break a guarantee" in browser.text(".bl-question"))
@@ -289,8 +290,8 @@ def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any])
     browser.wait_until(lambda: "How much was sent" in browser.text(".bl-question"))
 
 
-def test_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(page(lab["url"], "/replay"))
+def test_tape_is_played_and_scrubbed(browser: Browser, cluster: dict[str, Any]) -> None:
+    browser.open(page(cluster["url"], "/replay"))
     browser.wait_until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
     end = number(browser, "end")
     _scrub(browser, end * 0.5)

@@ -1,4 +1,4 @@
-"""A tape of the simulator, replayed: who died, how the fabric looked, and what is told about it."""
+"""A tape of the simulator, replayed: who died, how the fabric looked, and which sentences describe it."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,16 +25,16 @@ def sentences(played: Replay) -> list[str]:
 
 
 def test_replay_ends_in_a_regular_fabric_of_survivors(kill: Replay) -> None:
-    told = kill.history.stats(kill.history.end)
-    assert (told["peers"], told["links"], told["partitions"], told["free_slots"]) == (24, 48, 1, 0)
-    assert told["estimate"] >= told["diameter"] >= 3
-    assert told["is_full_mesh"] is False
+    stats = kill.history.stats(kill.history.end)
+    assert (stats["peers"], stats["links"], stats["partitions"], stats["free_slots"]) == (24, 48, 1, 0)
+    assert stats["estimate"] >= stats["diameter"] >= 3
+    assert stats["is_full_mesh"] is False
 
 
 def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
-    told = sentences(kill)
-    assert "6 peers crashed" in told
-    assert any(each.startswith("all links are repaired") for each in told)
+    texts = sentences(kill)
+    assert "6 peers crashed" in texts
+    assert any(each.startswith("all links are repaired") for each in texts)
     assert sum(kill.history.overview()["deaths"]) == 6
 
 
@@ -78,8 +78,8 @@ def test_tape_metrics_match_the_tape(kill: Replay) -> None:
 
 
 def test_partition_is_annotated(tmp_path: Path) -> None:
-    told = sentences(replay(make_tape(tmp_path / "partition", 24, "partition")))
-    assert told.index("the fabric has 2 partitions") < told.index("the fabric is connected again")
+    texts = sentences(replay(make_tape(tmp_path / "partition", 24, "partition")))
+    assert texts.index("the fabric has 2 partitions") < texts.index("the fabric is connected again")
 
 
 def test_directory_without_tape_raises_replay_error(tmp_path: Path, kill: Replay) -> None:

@@ -26,10 +26,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def lab(browser: Browser) -> Iterator[dict[str, Any]]:
-    """After the browser: without one, no lab is needed."""
-    with running_cluster(3) as told:
-        yield told
+def cluster(browser: Browser) -> Iterator[dict[str, Any]]:
+    """After the browser: without one, no cluster is needed."""
+    with running_cluster(3) as started:
+        yield started
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def drag(browser: Browser, x: int, y: int) -> None:
 
 
 async def test_person_at_the_page_and_program_review_a_model_together(
-    browser: Browser, lab: dict[str, Any], pictures: Path
+    browser: Browser, cluster: dict[str, Any], pictures: Path
 ) -> None:
     browser.console_errors()
-    browser.open(page(lab["url"], "/review"))
+    browser.open(page(cluster["url"], "/review"))
     browser.one(".bl-review-join input").send_keys("Anna")
     browser.one("#do-join-review").click()
     await seen(browser, lambda: shown(browser, "ready") == "true", "joined")
-    async with conference.join(lab["channel"], name="Ben", bootstrap=lab["portals"]) as ben:
+    async with conference.join(cluster["channel"], name="Ben", bootstrap=cluster["bootstrap"]) as ben:
         browser.one("#do-load-all").click()
         await eventually(lambda: "rib-4" in ben.state.parts and "winglet" in ben.state.parts, "the wing is loaded")
         await _person_leads(browser, ben)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broadloom.channel import Channel
-from broadloom.switch import HandledRequest, RequestFailedError, State, Switch
+from broadloom.switch import HandledRequest, MessageState, RequestFailedError, Switch
 from broadloom.web import switch_client
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.switch_client import NAMES_SHOWN_MAX, PATTERNS_SHOWN_MAX, SwitchClient
@@ -42,7 +42,7 @@ async def test_requests_are_observed_only_while_a_page_is_open(client: tuple[Swi
         await eventually(lambda: opened.requests and next(iter(opened.requests.values())).is_ended)
         [seen] = opened.requests.values()
         assert seen.text == "(2 bytes of binary data)"
-        assert [step.state for step in seen.steps] == [State.SENT, State.FAILED]
+        assert [step.state for step in seen.steps] == [MessageState.SENT, MessageState.FAILED]
         assert seen.took_s is not None
         await opened.remove_view("two")
         await eventually(lambda: not is_observed())
@@ -91,4 +91,4 @@ async def test_only_the_newest_requests_are_kept(
         for text in ("12", "34", "56"):
             await opened.send("reverse", text, None)
         assert [each.reply for each in opened.requests.values()] == ["43", "65"]
-        assert [step.state for step in next(iter(opened.requests.values())).steps][-1] is State.HANDLED
+        assert [step.state for step in next(iter(opened.requests.values())).steps][-1] is MessageState.HANDLED

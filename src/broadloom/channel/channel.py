@@ -14,10 +14,9 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from broadloom.channel.arguments import check_callback
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Overflow
@@ -68,7 +67,7 @@ _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publisher):
+class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publisher, AsyncClosable):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -280,14 +279,6 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
                 self._loop.call_soon_threadsafe(self._start_leaving)
         text = f"the channel {self.name} was never left: use `async with`, or call `leave`"
         warnings.warn(text, ResourceWarning, stacklevel=1, source=self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.leave()
 
     # -- callbacks of the peers
 

@@ -44,8 +44,6 @@ class LayerRuntime(ABC):
         self._pump_task: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._unsubscribe: Callable[[], None] | None = None
-        self.unsent_count = 0
-        """Broadcasts that were not sent, because the channel was disconnected."""
 
     def _open(self) -> None:
         """The core is ready."""
@@ -122,7 +120,6 @@ class LayerRuntime(ABC):
                 try:
                     await self._layer.broadcast(data)
                 except BroadloomError as problem:
-                    self.unsent_count += 1
                     if not isinstance(problem, NotConnectedError):
                         log.warning("%s: layer %s: not sent: %s", self._channel.name, self._layer.mark, problem)
                 self.queued_bytes -= len(data)

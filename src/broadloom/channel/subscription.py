@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.inbox import Inbox, Overflow
 from broadloom.channel.reader import Reader
 from broadloom.channel.topics import PatternTrie, checked_pattern
@@ -32,7 +32,7 @@ class SubscriptionOverflow(NamedTuple):
     last_sequence: int
 
 
-class Subscription(Reader):
+class Subscription(Reader, AsyncClosable):
     """The messages of a channel whose topic matches a pattern, or all of them. Returned by `Channel.subscribe`.
 
     Read it like the channel: by iterating, with `receive` or `receive_nowait`. It starts with the first message that
@@ -97,14 +97,6 @@ class Subscription(Reader):
 
     async def aclose(self) -> None:
         """The same as `close`."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
         self.close()
 
     def _on_full(self) -> None:

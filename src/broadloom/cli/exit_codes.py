@@ -16,7 +16,8 @@ INTERRUPTED = 130
 
 MEANINGS = {
     SUCCESS: "Success. Also after Ctrl-C, SIGTERM or SIGHUP where that is the normal way to stop.",
-    FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
+    FAILURE: "The operation failed: not joined, not admitted, no other peers, messages lost, a corrupt file, "
+    "a guarantee violated.",
     USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
     NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
     "`pipeline audit`, `demo --headless`: unsettled or unjudged. Errors of `pipeline audit` are 2.",

@@ -97,7 +97,7 @@ def command(
     """Decorator that makes a function a command: it returns an exit code, and reports errors in one line.
 
     - A function that returns nothing has succeeded.
-    - A coroutine function runs in an event loop and takes `stop: StopSignal`.
+    - A coroutine function runs in an event loop. It may take `stop: StopSignal`.
     - A parameter whose type is a dataclass, as `join_options: JoinOptions`, becomes one option per field.
     - `extra` has to be installed. With `group`, the command is registered there under its last word.
     - `failure` is the exit code after any error, bugs included, of a command whose other codes are results.
@@ -117,7 +117,9 @@ def command(
                 if extra:
                     require_extra(extra)
                 if inspect.iscoroutinefunction(function):
-                    return _run_loop(name, lambda stop: function(*args, stop=stop, **arguments))
+                    return _run_loop(
+                        name, lambda stop: function(*args, **arguments, **({"stop": stop} if "stop" in own else {}))
+                    )
                 return function(*args, **arguments) or SUCCESS
 
             return _reporting_errors(name, act, failure)

@@ -24,10 +24,10 @@ from broadloom.cli.switch_formatting import (
 from broadloom.switch import (
     Disposition,
     HandledRequest,
+    MessageState,
     RequestFailedError,
     Scope,
     SqliteQueue,
-    State,
     Switch,
     SwitchReply,
     load_program_types,
@@ -113,9 +113,9 @@ async def request(
                         print_error("switch request", str(problem))
                 if json:
                     print_json(end.as_dict())
-                elif end.state is State.HANDLED:
+                elif end.state is MessageState.HANDLED:
                     _print_data(end.data)
-    return SUCCESS if end is not None and end.state is State.HANDLED else FAILURE
+    return SUCCESS if end is not None and end.state is MessageState.HANDLED else FAILURE
 
 
 @command("switch notify", switch)
@@ -385,7 +385,7 @@ async def _print_all(opened: Switch, operation: str, payload: bytes, options: di
         print(json_line(reply.as_dict()) if json else step_line(reply), flush=True)
     if not replies:
         print_error("switch request", f"no program handles {operation!r}")
-    return SUCCESS if replies and all(reply.state is State.HANDLED for reply in replies) else FAILURE
+    return SUCCESS if replies and all(reply.state is MessageState.HANDLED for reply in replies) else FAILURE
 
 
 def _print_data(data: bytes) -> None:

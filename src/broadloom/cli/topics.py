@@ -22,6 +22,8 @@ AUDIENCE_S = 2.0
 
 topics = command_group(
     "Browse a directory of topics, subscribe, publish, and serve a desk.\n\n"
+    "These are the topics of a delivery service, whose subscribers have tickets. Topics within one channel need no "
+    "service: `broadloom send --topic`, `broadloom listen --topic`.\n\n"
     "The operator of a service creates its authority (`broadloom authority create --channel delivery/news`), issues a "
     "ticket to everyone (`broadloom ticket issue --role consumer`), and runs `serve`.\n\n"
     "Examples:\n\n"
@@ -38,7 +40,6 @@ NameArgument = Annotated[str, argument("Name on the ticket of the subscriber.", 
 
 @command("topics list", topics)
 async def list_topics(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     pattern: Annotated[str, argument("A topic, a category, or a pattern with `*` and `**`.", "[PATTERN]")] = "**",
@@ -69,7 +70,6 @@ async def list_topics(
 
 @command("topics tree", topics)
 async def tree(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: Annotated[str, argument("Only this category.", "[PATH]")] = "",
@@ -93,7 +93,6 @@ async def tree(
 
 @command("topics show", topics)
 async def show(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: PathArgument,
@@ -122,7 +121,6 @@ async def show(
 
 @command("topics create", topics)
 async def create(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: PathArgument,
@@ -172,7 +170,6 @@ async def create(
 
 @command("topics close", topics)
 async def close(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: EntryArgument,
@@ -192,7 +189,6 @@ async def close(
 
 @command("topics withdraw", topics)
 async def withdraw(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: EntryArgument,
@@ -253,7 +249,6 @@ async def subscribe(
 
 @command("topics publish", topics)
 async def publish(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: PathArgument,
@@ -278,7 +273,6 @@ async def publish(
 
 @command("topics advertise", topics)
 async def advertise(
-    stop: StopSignal,
     service_options: ServiceOptions,
     channel: ChannelArgument,
     path: PathArgument,
@@ -365,7 +359,6 @@ async def serve(
 
 @command("topics subscribers", topics)
 async def subscribers(
-    stop: StopSignal,
     directory_options: DirectoryOptions,
     channel: ChannelArgument,
     authority: AuthorityOption,

@@ -1,13 +1,11 @@
 """`Group`, one group of a program, and `GroupPublisher`, which posts to a group without joining it."""
 
-import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.channel.arguments import check_timeout
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.outgoing import Way
 from broadloom.errors import GroupNotFoundError
 from broadloom.groups.codec import LAYER, encode
@@ -35,18 +33,21 @@ class ThreadEntry(NamedTuple):
     message: GroupMessage
 
 
-class Group:
-    """A group that was created, joined or listened to with `Groups`. Iterate over it to receive messages.
+class Group(ItemReader[GroupMessage]):
+    """A group that was created, joined or listened to with `Groups`. Iterate over it to receive messages: every reply
+    comes after its parent.
 
     As on a channel, a program does not receive its own messages: `send` returns them. They are part of `history()` and
     `thread()`.
     """
 
+    _end_error = GroupNotFoundError
+
     def __init__(self, groups: "Groups", group_id: GroupId) -> None:
+        super().__init__()
         self._groups = groups
         self.id = group_id
         self._unread: deque[GroupMessage] = deque()
-        self._wakeup = asyncio.Event()
         self._is_closed = False
         self.dropped_count = 0
         """Unread messages dropped because the program did not read them in time."""
@@ -84,36 +85,16 @@ class Group:
     def unread_count(self) -> int:
         return len(self._unread)
 
-    def receive_nowait(self) -> GroupMessage | None:
-        """The next message, or None if there is none right now."""
+    def _take(self) -> GroupMessage | None:
         return self._unread.popleft() if self._unread else None
 
-    async def receive(self, timeout_s: float | None = None) -> GroupMessage:
-        """The next message. Every reply comes after its parent.
-
-        Raises `TimeoutError` if none arrives in time, `GroupNotFoundError` once the group is left or closed.
-        """
-        check_timeout(timeout_s)
+    def _check_open(self) -> None:
         self._groups.channel._check_loop()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (message := self.receive_nowait()) is None:
-                    if self._is_closed:
-                        raise GroupNotFoundError(f"group {self.id:016x} was left, or its `Groups` was closed")
-                    self._wakeup.clear()
-                    await self._wakeup.wait()
-        except TimeoutError:
-            raise TimeoutError(f"no message in group {self.id:016x} within {timeout_s:g} s") from None
-        return message
+        if self._is_closed:
+            raise GroupNotFoundError(f"group {self.id:016x} was left, or its `Groups` was closed")
 
-    async def __aiter__(self) -> AsyncGenerator[GroupMessage, None]:
-        """Messages as they arrive, until the group is left or closed."""
-        while True:
-            try:
-                message = await self.receive()
-            except GroupNotFoundError:
-                return
-            yield message
+    def _awaited(self) -> str:
+        return f"message in group {self.id:016x}"
 
     def _put(self, message: GroupMessage) -> None:
         self._unread.append(message)

@@ -12,10 +12,10 @@ import contextlib
 import hashlib
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from broadloom.channel.arguments import check_callback, check_timeout
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
@@ -46,7 +46,7 @@ class HasGroupId(Protocol):
     def id(self) -> GroupId: ...
 
 
-class Groups:
+class Groups(AsyncClosable):
     """The groups of `channel`, joined as the member `name`. Use it with `async with`, or call `aclose()`.
 
     - `store`: an SQLite file (or a `Store`) for the member's identity, groups and history. By default they are kept in
@@ -211,14 +211,6 @@ class Groups:
         for group in self._joined.values():
             group._close()
         self._listeners.end()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _id(group: GroupId | HasGroupId) -> GroupId:

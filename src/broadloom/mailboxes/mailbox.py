@@ -1,10 +1,11 @@
 """`Mailbox`: one mailbox of this program, as returned by `Mailboxes.bind`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broadloom.channel.arguments import check_positive_timeout, check_timeout
+from broadloom.channel.arguments import check_positive_timeout
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.outgoing import Way
 from broadloom.mailboxes.classes import MailboxClass, Operation, Receive
 from broadloom.mailboxes.errors import NotValidError, UnboundError
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 TIMEOUT_S = 5.0
 
 
-class Mailbox:
+class Mailbox(ItemReader[Letter]):
     """What it can do depends on its class: other operations raise `WrongClassError`."""
 
+    _end_error = UnboundError
+
     def __init__(self, mailboxes: "Mailboxes", binding: Binding) -> None:
+        super().__init__()
         self._mailboxes = mailboxes
         self._binding = binding
-        self._wakeup = asyncio.Event()
         self._then: Callable[..., None] | None = None
         self._put_lock = asyncio.Lock()
         """A value that waits for keepers must not overtake a later one."""
@@ -129,26 +132,17 @@ class Mailbox:
 
     async def receive(self, timeout_s: float | None = None) -> Letter:
         """The next letter. Raises `TimeoutError`, or `UnboundError` once the mailbox is unbound or closed."""
-        self._check(Operation.WAIT)
-        check_timeout(timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (letter := self._binding.letterbox.take()) is None:
-                    self._check(Operation.WAIT)
-                    self._wakeup.clear()
-                    await self._wakeup.wait()
-        except TimeoutError:
-            raise TimeoutError(f"no letter in mailbox {self.name!r} within {timeout_s:g} s") from None
-        return letter
+        self._check_open()
+        return await super().receive(timeout_s)
 
-    async def __aiter__(self) -> AsyncGenerator[Letter, None]:
-        """Letters as they arrive, until the mailbox is unbound or closed."""
-        while True:
-            try:
-                letter = await self.receive()
-            except UnboundError:
-                return
-            yield letter
+    def _take(self) -> Letter | None:
+        return self._binding.letterbox.take()
+
+    def _check_open(self) -> None:
+        self._check(Operation.WAIT)
+
+    def _awaited(self) -> str:
+        return f"letter in mailbox {self.name!r}"
 
     async def send(
         self,

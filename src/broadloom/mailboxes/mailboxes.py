@@ -10,10 +10,10 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
 from broadloom.errors import NotConnectedError, NotPermittedError, PeerGoneError
@@ -44,7 +44,7 @@ OnPosted = Callable[..., None]
 """Called with a `Posted`, or with a list of them for `Ack.BATCH`."""
 
 
-class Mailboxes:
+class Mailboxes(AsyncClosable):
     """The mailboxes of `channel`. Use it with `async with`, or call `aclose()`.
 
     - `owner`: the name that our mailboxes have as owner. By default the name on the ticket, or the one given to
@@ -366,14 +366,6 @@ class Mailboxes:
             mailbox._end()
         self._watches.close()
         self._listeners.end()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _owner(channel: "Channel", owner: str | None) -> tuple[str, bool]:

@@ -1,26 +1,22 @@
 """`Watch`: the values of some mailboxes as they are, then every change."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
-from broadloom.channel.arguments import check_timeout
+from broadloom.channel.closable import AsyncClosable
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.topics import PatternTrie, checked_pattern
 from broadloom.errors import NotConnectedError
 from broadloom.mailboxes.limits import WATCH_CHANGES_MAX
 from broadloom.mailboxes.model import Change, ChangeKind, Value
 
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
 
-
-class Watch:
+class Watch(ItemReader[Change], AsyncClosable):
     """Returned by `Mailboxes.watch`. Iterate over it, or call `receive`."""
 
     def __init__(
         self, pattern: str, owner: str | None, after: int | Mapping[str, int], on_close: Callable[["Watch"], None]
     ) -> None:
+        super().__init__()
         self.pattern = checked_pattern(pattern)
         self.owner = owner
         self.skipped_count = 0
@@ -30,7 +26,6 @@ class Watch:
         self._changes: list[Change] = []
         """The next one last."""
         self._arrived: list[Change] = []
-        self._wakeup = asyncio.Event()
         self._is_closed = False
 
     @property
@@ -58,33 +53,17 @@ class Watch:
             self.skipped_count += len(self._arrived) - len(last)
             self._arrived = list(last.values())
 
-    def receive_nowait(self) -> Change | None:
-        """The next change, or None if there is none right now."""
+    def _take(self) -> Change | None:
         if not self._changes:
             self._changes, self._arrived = self._arrived[::-1], []
         return self._changes.pop() if self._changes else None
 
-    async def receive(self, timeout_s: float | None = None) -> Change:
-        """The next change. Raises `TimeoutError`, or `NotConnectedError` if the watch or its mailboxes were closed."""
-        check_timeout(timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (change := self.receive_nowait()) is None:
-                    if self._is_closed:
-                        raise NotConnectedError(f"the watch of {self.pattern!r} was closed")
-                    self._wakeup.clear()
-                    await self._wakeup.wait()
-        except TimeoutError:
-            raise TimeoutError(f"no change of {self.pattern!r} within {timeout_s:g} s") from None
-        return change
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise NotConnectedError(f"the watch of {self.pattern!r} was closed")
 
-    async def __aiter__(self) -> AsyncGenerator[Change, None]:
-        """Changes, until the watch is closed."""
-        while True:
-            try:
-                yield await self.receive()
-            except NotConnectedError:
-                return
+    def _awaited(self) -> str:
+        return f"change of {self.pattern!r}"
 
     async def aclose(self) -> None:
         self._end()
@@ -93,14 +72,6 @@ class Watch:
     def _end(self) -> None:
         self._is_closed = True
         self._wakeup.set()
-
-    async def __aenter__(self) -> "Self":
-        return self
-
-    async def __aexit__(
-        self, kind: "type[BaseException] | None", problem: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
-        await self.aclose()
 
 
 class Watches:

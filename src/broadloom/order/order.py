@@ -12,11 +12,12 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
+from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.outgoing import Way
 from broadloom.errors import (
     BroadloomError,
@@ -71,7 +72,7 @@ def ordered(
     return Order(channel, name, mode=mode, voters=voters, store=store, from_index=from_index, settings=settings)
 
 
-class Order:
+class Order(ItemReader[OrderItem], AsyncClosable):
     """One program's part in one ordered conversation, returned by `ordered`. Iterate over it to receive entries, its
     own included; in mode "available" also `Rewound`, at its place between them.
 
@@ -89,6 +90,7 @@ class Order:
         from_index: int | None = None,
         settings: OrderSettings | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.mode = _checked_mode(mode)
         names = _checked_voters(self.mode, voters)
@@ -98,7 +100,6 @@ class Order:
             _check_index(from_index)
         self._settings = settings or OrderSettings()
         self._items: deque[OrderItem] = deque()
-        self._wakeup = asyncio.Event()
         self._has_room = asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Placed]] = {}
         self._listeners: EventListeners[OrderEvent] = EventListeners(f"{channel.name}: {name}")
@@ -214,34 +215,11 @@ class Order:
 
     # -- receiving
 
-    async def receive(self, timeout_s: float | None = None) -> OrderItem:
-        """The next item. Raises `TimeoutError`, or `NotConnectedError` if the channel was left or this was closed."""
-        check_timeout(timeout_s)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self._items:
-                    self._check_open()
-                    self._wakeup.clear()
-                    await self._wakeup.wait()
-        except TimeoutError:
-            raise TimeoutError(f"{self.name}: nothing was ordered within {timeout_s:g} s") from None
-        return self._items.popleft()
-
-    def receive_nowait(self) -> OrderItem | None:
-        """The next item, or None if there is none right now."""
+    def _take(self) -> OrderItem | None:
         return self._items.popleft() if self._items else None
 
-    async def _iterate(self) -> AsyncGenerator[OrderItem, None]:
-        while True:
-            try:
-                item = await self.receive()
-            except NotConnectedError:
-                return
-            yield item
-
-    def __aiter__(self) -> AsyncGenerator[OrderItem, None]:
-        """Items as they come, until the channel is left or this is closed."""
-        return self._iterate()
+    def _awaited(self) -> str:
+        return f"entry of {self.name}"
 
     def _deliver(self, entry: Entry) -> None:
         self._put(entry)
@@ -344,14 +322,6 @@ class Order:
         """End this program's part. The others continue, and so does the channel."""
         self._end(NotConnectedError(f"{self.name}: this conversation was closed"))
         await self._layer.remove(self._id, self._runtime)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def conversation_id(mode: Mode, name: str, voters: Sequence[str]) -> int:

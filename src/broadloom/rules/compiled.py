@@ -12,6 +12,7 @@ from broadloom.errors import RulesError
 from broadloom.rules.conditions import Check, NamedConditions, compile_condition, needed_text
 from broadloom.rules.model import Action, Comment, Condition, Encrypt, Hold, Redact, Rule, Run, Set
 from broadloom.rules.redaction import Redactor
+from broadloom.rules.scanner import MISTAKES_MAX, Mistake, RulesSyntaxError
 from broadloom.security.sealing import RECIPIENTS_MAX
 from broadloom.wire.broadcast_frame import PRIORITY_MAX
 from broadloom.wire.message_headers import checked_topic
@@ -73,8 +74,14 @@ class CompiledRules:
     can_hold: bool
 
 
-def compile_rules(items: Iterable[Rule | Comment], names: Names) -> CompiledRules:
-    """Raises `RulesError`."""
+class _RuleError(ValueError):
+    def __init__(self, rule: Rule, problem: ValueError) -> None:
+        super().__init__(str(problem))
+        self.mistake = Mistake(rule.line, rule.column, str(problem))
+
+
+def compile_rules(items: Iterable[Rule | Comment], names: Names, file: str = "") -> CompiledRules:
+    """Raises `RulesError`; for rules of a file with the places of all mistakes."""
     rules = [each for each in items if not isinstance(each, Comment)]
     for each in rules:
         _check_type(each, Rule, "a rule")
@@ -83,15 +90,21 @@ def compile_rules(items: Iterable[Rule | Comment], names: Names) -> CompiledRule
     compiler = _Compiler(names)
     slots: dict[str, int] = {}
     entries = []
+    mistakes = []
     labels = tuple(rule.label(number) for number, rule in enumerate(rules, 1))
     for number, rule in enumerate(rules):
         try:
             compiled = compiler.rule(rule)
-        except ValueError as problem:
-            raise RulesError(f"{labels[number]}: {problem}") from None
+        except _RuleError as problem:
+            if not rule.line:
+                raise RulesError(f"{labels[number]}: {problem}") from None
+            mistakes.append(problem.mistake)
+            continue
         needed = needed_text(rule.when) if not rule.otherwise else None
         field_name, wanted = needed if needed is not None else ("layer", "")
         entries.append((wanted, slots.setdefault(field_name, len(slots)), number, compiled))
+    if mistakes:
+        raise RulesSyntaxError(tuple(mistakes[:MISTAKES_MAX]), file)
     traced = tuple(("", slot, number, compiled) for _, slot, number, compiled in entries)
     return CompiledRules(tuple(entries), traced, labels, tuple(slots), tuple(compiler.keys), compiler.can_hold)
 
@@ -109,7 +122,13 @@ class _Compiler:
         self.can_hold = False
 
     def rule(self, rule: Rule) -> CompiledRule:
-        return CompiledRule(rule, self._condition(rule.when), self._actions(rule.then), self._actions(rule.otherwise))
+        try:
+            when = self._condition(rule.when)
+            return CompiledRule(rule, when, self._actions(rule.then), self._actions(rule.otherwise))
+        except _RuleError:  # of a rule inside this one
+            raise
+        except ValueError as problem:
+            raise _RuleError(rule, problem) from None
 
     def _condition(self, condition: Condition) -> Check:
         try:

@@ -2,31 +2,7 @@
 
 from collections.abc import Sequence
 
-from broadloom.rules.model import (
-    Action,
-    And,
-    Comment,
-    Compress,
-    Condition,
-    Constant,
-    Copy,
-    Encrypt,
-    Forward,
-    Hold,
-    Named,
-    Not,
-    Number,
-    Or,
-    Redact,
-    Refuse,
-    Regex,
-    Rule,
-    Run,
-    Send,
-    Set,
-    Stop,
-    Test,
-)
+from broadloom.rules import model
 from broadloom.rules.parser import ACTIONS, SHELL_WORDS, Item
 from broadloom.rules.scanner import WORD
 
@@ -40,16 +16,16 @@ def format_rules(items: Sequence[Item]) -> str:
     """The text of a rule file."""
     parts: list[str] = []
     for number, item in enumerate(items):
-        is_commented = number and isinstance(items[number - 1], Comment)
+        is_commented = number and isinstance(items[number - 1], model.Comment)
         if number and not is_commented:
             parts.append("")
         parts += format_action(item)
     return "\n".join(parts) + ("\n" if parts else "")
 
 
-def format_action(action: Action, indent: str = "") -> list[str]:
+def format_action(action: model.Action, indent: str = "") -> list[str]:
     """The lines of an action."""
-    if not isinstance(action, Rule):
+    if not isinstance(action, model.Rule):
         return [f"{indent}{_simple_action(action)}"]
     name = f"RULE {_string(action.name)} " if action.name else ""
     condition = format_condition(action.when)
@@ -60,65 +36,65 @@ def format_action(action: Action, indent: str = "") -> list[str]:
     return lines + (_block("ELSE", action.otherwise, indent) if action.otherwise else [])
 
 
-def _block(keyword: str, actions: Sequence[Action], indent: str) -> list[str]:
+def _block(keyword: str, actions: Sequence[model.Action], indent: str) -> list[str]:
     inner = [line for each in actions for line in format_action(each, indent + INDENT)]
     return [f"{indent}{keyword} {{", *inner, f"{indent}}}"]
 
 
-def _simple_action(action: Action) -> str:
+def _simple_action(action: model.Action) -> str:
     match action:
-        case Comment(text):
+        case model.Comment(text):
             return f"# {text}".rstrip()
-        case Copy(directory):
+        case model.Copy(directory):
             return f"copy {_string(directory)}"
-        case Send(member):
+        case model.Send(member):
             return f"send {_string(member)}"
-        case Forward(channel):
+        case model.Forward(channel):
             return f"forward {_string(channel)}"
-        case Encrypt(keys):
+        case model.Encrypt(keys):
             return f"encrypt for {' '.join(map(_string, keys))}"
-        case Compress():
+        case model.Compress():
             return "compress"
-        case Run(words, keeps_data):
+        case model.Run(words, keeps_data):
             first = words[0] if _is_word(words[0]) and words[0].lower() not in _RESERVED else _string(words[0])
             rest = [word if _is_word(word) else _string(word) for word in words[1:]]
             return " ".join([first, *rest, "< $" if keeps_data else "$"])
-        case Set(field, value):
+        case model.Set(field, value):
             name = field if _is_word(field) else _string(field)
             return f"set {name} {_value(value)}"
-        case Redact(what):
+        case model.Redact(what):
             return f"redact {what if isinstance(what, str) else _regex(what)}"
-        case Hold(reason):
+        case model.Hold(reason):
             return f"hold {_string(reason)}" if reason else "hold"
-        case Refuse(reason):
+        case model.Refuse(reason):
             return f"refuse {_string(reason)}"
-        case Stop():
+        case model.Stop():
             return "stop"
     raise TypeError(f"not an action: {action!r}")
 
 
-def format_condition(condition: Condition) -> str:
+def format_condition(condition: model.Condition) -> str:
     match condition:
-        case Test(field, operator, values):
+        case model.Test(field, operator, values):
             return _test(field, operator, values)
-        case And(conditions):
+        case model.And(conditions):
             return " AND ".join(map(_operand, conditions))
-        case Or(conditions):
+        case model.Or(conditions):
             return " OR ".join(map(_operand, conditions))
-        case Not(inner):
+        case model.Not(inner):
             return f"NOT {_operand(inner)}"
-        case Named(name):
+        case model.Named(name):
             return name
-        case Constant(value):
+        case model.Constant(value):
             return "true" if value else "false"
 
 
-def _operand(condition: Condition) -> str:
+def _operand(condition: model.Condition) -> str:
     text = format_condition(condition)
-    return f"({text})" if isinstance(condition, And | Or) else text
+    return f"({text})" if isinstance(condition, model.And | model.Or) else text
 
 
-def _test(field: str, operator: str, values: Sequence[str | Number | Regex]) -> str:
+def _test(field: str, operator: str, values: Sequence[str | model.Number | model.Regex]) -> str:
     if operator == "present":
         return field
     if operator == "contains" or len(values) > 1:
@@ -128,15 +104,15 @@ def _test(field: str, operator: str, values: Sequence[str | Number | Regex]) -> 
     return f"{field} {operator} {_value(values[0])}"
 
 
-def _value(value: str | Number | Regex) -> str:
+def _value(value: str | model.Number | model.Regex) -> str:
     if isinstance(value, str):
         return _string(value)
-    if isinstance(value, Regex):
+    if isinstance(value, model.Regex):
         return _regex(value)
     return f"{value:.9f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value}"
 
 
-def _regex(regex: Regex) -> str:
+def _regex(regex: model.Regex) -> str:
     parts, at = [], 0
     while at < len(regex.source):
         size = 2 if regex.source[at] == "\\" else 1

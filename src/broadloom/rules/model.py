@@ -168,6 +168,7 @@ class Rule:
     name: str = ""
     line: int = field(default=0, compare=False)
     """Where it is in its file; 0 for rules that are not from one."""
+    column: int = field(default=0, compare=False)
 
     def label(self, number: int) -> str:
         """How errors and counters call it. `number` counts the rules that are not nested, from 1."""

@@ -9,45 +9,27 @@ mistakes of a file are shown.
 import re
 from typing import Literal
 
+from broadloom.rules import model
 from broadloom.rules.conditions import COMPARISONS, check_test
 from broadloom.rules.fields import FIELDS, NUMBER, kind_of
-from broadloom.rules.model import (
-    Action,
-    And,
-    Comment,
-    Compress,
-    Condition,
-    Constant,
-    Copy,
-    Encrypt,
-    Forward,
-    Hold,
-    Named,
-    Not,
-    Number,
-    Or,
-    Redact,
-    Refuse,
-    Regex,
-    Rule,
-    Run,
-    Send,
-    Set,
-    Stop,
-    Test,
-)
 from broadloom.rules.redaction import DETECTORS
-from broadloom.rules.scanner import SOURCE_BYTES_MAX, Mistake, RulesSyntaxError, Scanner, SyntaxMistakeError
+from broadloom.rules.scanner import (
+    MISTAKES_MAX,
+    SOURCE_BYTES_MAX,
+    Mistake,
+    RulesSyntaxError,
+    Scanner,
+    SyntaxMistakeError,
+)
 from broadloom.wire.broadcast_frame import Priority
 
 DEPTH_MAX = 50
 """Rules in rules, and conditions in conditions."""
-MISTAKES_MAX = 20
 ACTIONS = ("copy", "send", "forward", "encrypt", "compress", "transform", "set", "redact", "hold", "refuse", "stop")
 SHELL_WORDS = ("|", "||", "&", "&&", ">", ">>")
 _RULE_START = re.compile(r"^(?:IF|RULE)\b", re.M | re.I)
 
-Item = Rule | Comment
+Item = model.Rule | model.Comment
 
 
 def parse(text: str, name: str = "") -> tuple[Item, ...]:
@@ -85,8 +67,8 @@ class _Parser:
         self.scanner.comments.clear()
         self._depth = 0
 
-    def take_comments(self) -> list[Comment]:
-        comments = [Comment(text) for text in self.scanner.comments]
+    def take_comments(self) -> list[model.Comment]:
+        comments = [model.Comment(text) for text in self.scanner.comments]
         self.scanner.comments.clear()
         return comments
 
@@ -97,9 +79,9 @@ class _Parser:
 
     # -- rules
 
-    def rule(self) -> Rule:
+    def rule(self) -> model.Rule:
         scanner = self.scanner
-        line = scanner.place(scanner.at)[0]
+        line, column = scanner.place(scanner.at)
         name = self._text("after RULE", "the name of the rule") if scanner.take_keyword("RULE") else ""
         if not scanner.take_keyword("IF"):
             raise scanner.mistake(f"expected IF, found {scanner.shown()}")
@@ -112,12 +94,12 @@ class _Parser:
         then = self._block("THEN")
         otherwise = self._block("ELSE") if scanner.take_keyword("ELSE") else ()
         self._depth -= 1
-        return Rule(condition, then, otherwise, name, line)
+        return model.Rule(condition, then, otherwise, name, line, column)
 
-    def _block(self, keyword: str) -> tuple[Action, ...]:
+    def _block(self, keyword: str) -> tuple[model.Action, ...]:
         scanner = self.scanner
         scanner.expect("{", f"after {keyword}")
-        actions: list[Action] = []
+        actions: list[model.Action] = []
         while True:
             scanner.skip()
             actions += self.take_comments()
@@ -130,23 +112,23 @@ class _Parser:
 
     # -- conditions
 
-    def _or(self) -> Condition:
+    def _or(self) -> model.Condition:
         return self._joined("OR")
 
-    def _joined(self, keyword: Literal["AND", "OR"]) -> Condition:
+    def _joined(self, keyword: Literal["AND", "OR"]) -> model.Condition:
         operand = self._not if keyword == "AND" else lambda: self._joined("AND")
         conditions = [operand()]
         while self.scanner.take_keyword(keyword):
             conditions.append(operand())
         if len(conditions) == 1:
             return conditions[0]
-        return And(tuple(conditions)) if keyword == "AND" else Or(tuple(conditions))
+        return model.And(tuple(conditions)) if keyword == "AND" else model.Or(tuple(conditions))
 
-    def _not(self) -> Condition:
+    def _not(self) -> model.Condition:
         self._deeper()
         try:
             if self.scanner.take_keyword("NOT"):
-                return Not(self._not())
+                return model.Not(self._not())
             if self.scanner.take("("):
                 inner = self._or()
                 self.scanner.expect(")", "at the end of the condition")
@@ -155,7 +137,7 @@ class _Parser:
         finally:
             self._depth -= 1
 
-    def _test(self) -> Condition:
+    def _test(self) -> model.Condition:
         scanner = self.scanner
         scanner.skip()
         begin = scanner.at
@@ -164,10 +146,10 @@ class _Parser:
             raise scanner.mistake(f"expected a condition, found {scanner.shown() if name is None else name}", begin)
         lowered = name.lower()
         if lowered in ("true", "false"):
-            return Constant(lowered == "true")
+            return model.Constant(lowered == "true")
         if lowered == "matches":
             scanner.expect("(", "after matches")
-            test = Test("text", "matches", (self._regex(),))
+            test = model.Test("text", "matches", (self._regex(),))
             scanner.expect(")", "after the regular expression")
             return test
         head, dot, path = name.partition(".")
@@ -181,16 +163,16 @@ class _Parser:
             raise scanner.mistake(str(problem), begin) from None
         return test
 
-    def _named(self, name: str, begin: int) -> Named:
+    def _named(self, name: str, begin: int) -> model.Named:
         """A condition written in Python has no operator."""
         scanner = self.scanner
         scanner.skip()
         if scanner.peek() in ("(", '"', "<", ">", "=", "!"):
             known = ", ".join([*FIELDS, "header.NAME", "json.PATH"])
             raise scanner.mistake(f"there is no field `{name}`; fields are {known}", begin)
-        return Named(name)
+        return model.Named(name)
 
-    def _comparison(self, field: str) -> Test:
+    def _comparison(self, field: str) -> model.Test:
         scanner = self.scanner
         scanner.skip()
         if scanner.take("("):
@@ -198,20 +180,20 @@ class _Parser:
             while scanner.take(","):
                 values.append(self._value(field))
             scanner.expect(")", f"after the values of {field}")
-            return Test(field, "contains" if isinstance(values[0], str) else "=", tuple(values))
+            return model.Test(field, "contains" if isinstance(values[0], str) else "=", tuple(values))
         if scanner.peek() == '"':
-            return Test(field, "contains", (self._value(field),))
+            return model.Test(field, "contains", (self._value(field),))
         if scanner.take_keyword("MATCHES"):
-            return Test(field, "matches", (self._regex(),))
+            return model.Test(field, "matches", (self._regex(),))
         for symbol in sorted(COMPARISONS, key=len, reverse=True):
             if scanner.take(symbol):
-                return Test(field, symbol, (self._value(field),))
-        return Test(field)
+                return model.Test(field, symbol, (self._value(field),))
+        return model.Test(field)
 
-    def _value(self, field: str) -> str | Number:
+    def _value(self, field: str) -> str | model.Number:
         scanner = self.scanner
         scanner.skip()
-        value: str | Number | None = scanner.string()
+        value: str | model.Number | None = scanner.string()
         if value is None:
             value = scanner.number()
         if value is None and field == "priority" and (name := scanner.name()) is not None:
@@ -221,7 +203,7 @@ class _Parser:
             raise scanner.mistake(f"expected {what} after {field}, found {scanner.shown()}")
         return value
 
-    def _regex(self) -> Regex:
+    def _regex(self) -> model.Regex:
         self.scanner.skip()
         regex = self.scanner.regex()
         if regex is None:
@@ -245,7 +227,7 @@ class _Parser:
         text = self.scanner.string()
         return default if text is None else text
 
-    def _action(self) -> Action:
+    def _action(self) -> model.Action:
         scanner = self.scanner
         begin = scanner.at
         if scanner.looking_at("IF") or scanner.looking_at("RULE"):
@@ -257,11 +239,11 @@ class _Parser:
             raise scanner.mistake(f"expected an action, found {scanner.shown()}")
         match word.lower():
             case "copy":
-                return Copy(self._text("after copy", "a directory"))
+                return model.Copy(self._text("after copy", "a directory"))
             case "send":
-                return Send(self._text("after send", "a member"))
+                return model.Send(self._text("after send", "a member"))
             case "forward":
-                return Forward(self._text("after forward", "a channel"))
+                return model.Forward(self._text("after forward", "a channel"))
             case "encrypt":
                 return self._encrypt()
             case "compress":
@@ -274,17 +256,17 @@ class _Parser:
             case "redact":
                 return self._redact()
             case "hold":
-                return Hold(self._optional_text(""))
+                return model.Hold(self._optional_text(""))
             case "refuse":
-                return Refuse(self._optional_text("refused"))
+                return model.Refuse(self._optional_text("refused"))
             case "stop":
-                return Stop()
+                return model.Stop()
             case "then" | "else" | "and" | "or" | "not":
                 raise scanner.mistake(f"expected an action, found {word}", begin)
         scanner.at = begin
         return self._run()
 
-    def _encrypt(self) -> Encrypt:
+    def _encrypt(self) -> model.Encrypt:
         scanner = self.scanner
         scanner.skip_in_line()
         if not scanner.looking_at("FOR"):
@@ -295,9 +277,9 @@ class _Parser:
         while scanner.peek() == '"':
             keys.append(self._text("after for", "a public key"))
             scanner.skip_in_line()
-        return Encrypt(tuple(keys))
+        return model.Encrypt(tuple(keys))
 
-    def _compress(self) -> Compress:
+    def _compress(self) -> model.Compress:
         scanner = self.scanner
         scanner.skip_in_line()
         begin = scanner.at
@@ -306,13 +288,13 @@ class _Parser:
             scanner.at = begin
             if method.lower() in ("zstd", "gzip", "lzma", "bz2", "brotli"):
                 raise scanner.mistake(f"{method} is not supported; messages are compressed with zlib")
-        return Compress()
+        return model.Compress()
 
-    def _set(self) -> Set:
+    def _set(self) -> model.Set:
         scanner = self.scanner
         field = self._text("after set", "a field or the name of a header")
         scanner.skip_in_line()
-        value: str | Number | None = scanner.string()
+        value: str | model.Number | None = scanner.string()
         if field in ("priority", "ttl"):
             begin = scanner.at
             value = scanner.number() if value is None else value
@@ -322,21 +304,21 @@ class _Parser:
                 raise scanner.mistake(f"expected a number after set {field}", begin)
         elif value is None:
             raise scanner.mistake(f"expected a text in quotes after set {field}, found {scanner.shown()}")
-        return Set(field, value)
+        return model.Set(field, value)
 
-    def _redact(self) -> Redact:
+    def _redact(self) -> model.Redact:
         scanner = self.scanner
         scanner.skip_in_line()
         regex = scanner.regex()
         if regex is not None:
-            return Redact(regex)
+            return model.Redact(regex)
         begin = scanner.at
         word = scanner.word()
         if word not in DETECTORS:
             raise scanner.mistake(f"expected {', '.join(DETECTORS)} or a regular expression after redact", begin)
-        return Redact(word)
+        return model.Redact(word)
 
-    def _run(self) -> Run:
+    def _run(self) -> model.Run:
         """A program: words to the end of the line, `;` or `}`."""
         scanner = self.scanner
         words: list[str] = []
@@ -376,7 +358,7 @@ class _Parser:
             raise scanner.mistake(f"expected the name of a program, found {scanner.shown()}")
         if keeps_data and replaces_data:
             raise scanner.mistake("`$` and `< $` exclude each other: the output either replaces the data or does not")
-        return Run(tuple(words), keeps_data)
+        return model.Run(tuple(words), keeps_data)
 
 
 def _priority(name: str) -> int | None:

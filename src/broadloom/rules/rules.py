@@ -141,7 +141,7 @@ class Rules:
         return rules
 
     def _use(self, items: tuple[Rule | Comment, ...]) -> None:
-        compiled = compile_rules(items, Names(self._programs, _actions, _conditions))
+        compiled = compile_rules(items, Names(self._programs, _actions, _conditions), str(self._path or ""))
         keys = {name: SealingPublicKey.load(self._directory / name) for name in compiled.keys}
         if compiled.can_hold and self.held is None:
             raise RulesError("a rule holds messages: pass a directory for them, as in held='held/'")

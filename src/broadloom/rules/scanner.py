@@ -8,6 +8,7 @@ from broadloom.rules.model import Number, Regex
 from broadloom.rules.regex import CompiledRegex, RegexError
 
 SOURCE_BYTES_MAX = 1 << 20
+MISTAKES_MAX = 20
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 """Names in conditions; with dots for headers and JSON."""

@@ -155,7 +155,6 @@ def _untrusted_error() -> CredentialError:
     )
 
 
-SIGNATURE_BYTES = 64
 MESSAGE_PREFIX = b"broadloom message\0"
 """Domain separation: the session key also signs TLS handshakes, and no message must be valid as a handshake."""
 

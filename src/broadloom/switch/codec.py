@@ -17,10 +17,10 @@ from broadloom.switch.model import (
     IfLost,
     MessageClass,
     MessageId,
+    MessageState,
     Pattern,
     Recipient,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.wire import PeerId, xdr
@@ -134,7 +134,7 @@ def _unpack_pattern(buffer: Buffer, position: int) -> tuple[Pattern, int]:
     try:
         message_class = MessageClass(enums & 0xFF) if enums & 0xFF else None
         scope = Scope(enums >> 8 & 0xFF) if enums >> 8 & 0xFF else None
-        state = State(enums >> 16 & 0xFF) if enums >> 16 & 0xFF else None
+        state = MessageState(enums >> 16 & 0xFF) if enums >> 16 & 0xFF else None
         disposition = Disposition(enums >> 24)
     except ValueError as problem:
         raise WireError(str(problem)) from None
@@ -181,7 +181,13 @@ def _unpack_envelope(encoded: bytes) -> tuple[Any, ...]:
     session, file, operation, sender_program = names
     try:
         before = (MessageClass(message_class), Scope(scope), Recipient(recipient), session, file, operation)
-        after = (sender_program, State(state), Disposition(disposition), IfLost(if_lost), bool(flags & _WANTS_PROGRESS))
+        after = (
+            sender_program,
+            MessageState(state),
+            Disposition(disposition),
+            IfLost(if_lost),
+            bool(flags & _WANTS_PROGRESS),
+        )
     except ValueError as problem:
         raise WireError(str(problem)) from None
     return before, after, bool(flags & _HAS_RESULT)
@@ -307,7 +313,7 @@ class Progress(SwitchWireMessage):
     """One-way message to the sender of a request that wants to know. Causes: a step in `follow`."""
 
     counter: Hyper
-    state: Annotated[State, xdr.enum(State)]
+    state: Annotated[MessageState, xdr.enum(MessageState)]
     handler_program: Name
 
 

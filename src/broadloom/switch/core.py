@@ -37,10 +37,10 @@ from broadloom.switch.model import (
     IfLost,
     MessageClass,
     MessageId,
+    MessageState,
     Pattern,
     Recipient,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.switch.observers import ObserverEntry, Observers
@@ -231,7 +231,7 @@ class SwitchCore:
             operation,
             data,
             self.program,
-            State.SENT,
+            MessageState.SENT,
             disposition,
             if_lost,
             wants_progress,
@@ -262,7 +262,7 @@ class SwitchCore:
     def accept_own(self, out: OutgoingMessage, candidate: IndexedPattern, timeout_s: float, respond: Respond) -> None:
         """The candidate is this program itself."""
 
-        def on_progress(state: State, program: str) -> None:
+        def on_progress(state: MessageState, program: str) -> None:
             self.sender.on_progress(self.runtime.peer_id, out.message.id.counter, state, program)
 
         message, program = out.message._replace(recipient=Recipient.HANDLER), candidate.pattern.program
@@ -362,7 +362,7 @@ class SwitchCore:
         message = copy.message
         timeout_s = copy.timeout_ms / 1000
 
-        def on_progress(state: State, program: str) -> None:
+        def on_progress(state: MessageState, program: str) -> None:
             self.runtime.tell(incoming.peer_id, encode(Progress(message.id.counter, state, program)))
 
         if copy.program and copy.program != self.program:

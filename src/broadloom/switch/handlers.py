@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from broadloom.errors import AlreadyRepliedError
 from broadloom.switch import settings
 from broadloom.switch.codec import Result, Verdict
-from broadloom.switch.model import FailureReason, MessageClass, Pattern, State, SwitchMessage
+from broadloom.switch.model import FailureReason, MessageClass, MessageState, Pattern, SwitchMessage
 from broadloom.switch.recording import ACCEPTED, CANCELLED, HANDLED, record_handling, record_result
 from broadloom.wire import PeerId
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broadloom.switch.runtime import SwitchRuntime
 
 Respond = Callable[[Result], None]
-OnProgress = Callable[[State, str], None]
+OnProgress = Callable[[MessageState, str], None]
 
 
 def declined(reason: FailureReason, text: str = "") -> Result:
@@ -127,7 +127,7 @@ class HandlerCall:
     def begin(self) -> None:
         record_handling(self._handlers.observer, self.message, ACCEPTED)
         if self.message.wants_progress and not self.is_notice:
-            self._on_progress(State.ACCEPTED, self._handlers.program)
+            self._on_progress(MessageState.ACCEPTED, self._handlers.program)
 
     def _reply_once(self, result: Result) -> None:
         if self._has_replied:

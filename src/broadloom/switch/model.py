@@ -46,7 +46,7 @@ class Recipient(IntEnum):
     OBSERVERS = 3
 
 
-class State(IntEnum):
+class MessageState(IntEnum):
     """In the order in which a message can go through them."""
 
     CREATED = 1
@@ -61,7 +61,7 @@ class State(IntEnum):
     FAILED = 7
 
 
-PROGRESS_STATES = (State.STARTED, State.ACCEPTED)
+PROGRESS_STATES = (MessageState.STARTED, MessageState.ACCEPTED)
 """Observed only by patterns that name them: a handler reports them for each request that is observed so."""
 
 
@@ -146,7 +146,7 @@ class Pattern:
     scope: Scope | None = None
     files: tuple[str, ...] | None = None
     """None: any file, or none. An empty tuple matches no file: all have been removed."""
-    state: State | None = None
+    state: MessageState | None = None
     """Observers only."""
     rank: int = 0
     """Of several handlers, the one with the highest rank gets the message."""
@@ -201,7 +201,7 @@ class SwitchMessage(NamedTuple):
     operation: str
     data: bytes
     sender_program: str = ""
-    state: State = State.SENT
+    state: MessageState = MessageState.SENT
     disposition: Disposition = Disposition.DEFAULT
     if_lost: IfLost = IfLost.FAIL
     wants_progress: bool = False
@@ -250,7 +250,7 @@ class SwitchReply(NamedTuple):
 
     id: MessageId
     operation: str
-    state: State
+    state: MessageState
     data: bytes = b""
     handler: PeerId | None = None
     handler_program: str = ""
@@ -274,7 +274,7 @@ class SwitchReply(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        return self.state in (State.HANDLED, State.FAILED)
+        return self.state in (MessageState.HANDLED, MessageState.FAILED)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON-serializable values."""

@@ -1,13 +1,12 @@
 """`Observer`: copies of messages for one observer, with a callback or as an iterator."""
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from broadloom.channel.arguments import check_timeout
+from broadloom.channel.closable import AsyncClosable
+from broadloom.channel.item_reader import ItemReader
 from broadloom.errors import NotConnectedError
 from broadloom.switch.model import Pattern, SwitchMessage
 from broadloom.switch.observers import ObserverEntry
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("broadloom")
 
 
-class Observer:
+class Observer(ItemReader[SwitchMessage], AsyncClosable):
     """Returned by `Switch.observe`. Iterate over it, or give `observe` a callback. `aclose` or `async with` ends it."""
 
     def __init__(
@@ -30,11 +29,11 @@ class Observer:
     ) -> None:
         if messages_max < 1:
             raise ValueError(f"messages_max={messages_max}: must be at least 1")
+        super().__init__()
         self._switch = switch
         self._callback = callback
         self._entry = ObserverEntry(pattern, self._deliver)
         self._unread: deque[SwitchMessage] = deque(maxlen=messages_max)
-        self._wakeup = asyncio.Event()
         self._is_ended = False
         self.dropped_count = 0
         """Copies that were dropped because the program did not read in time."""
@@ -54,24 +53,15 @@ class Observer:
         except Exception:
             log.exception("%s: an observer failed", self._switch.channel.name)
 
-    async def receive(self, timeout_s: float | None = None) -> SwitchMessage:
-        """The next copy. Raises `TimeoutError`, or `NotConnectedError` after the end."""
-        check_timeout(timeout_s)
-        async with asyncio.timeout(timeout_s):
-            while not self._unread:
-                if self._is_ended:
-                    raise NotConnectedError(f"{self._switch.channel.name}: the observer was closed")
-                self._wakeup.clear()
-                await self._wakeup.wait()
-        return self._unread.popleft()
+    def _take(self) -> SwitchMessage | None:
+        return self._unread.popleft() if self._unread else None
 
-    async def __aiter__(self) -> AsyncGenerator[SwitchMessage, None]:
-        while True:
-            try:
-                message = await self.receive()
-            except NotConnectedError:
-                return
-            yield message
+    def _check_open(self) -> None:
+        if self._is_ended:
+            raise NotConnectedError(f"{self._switch.channel.name}: the observer was closed")
+
+    def _awaited(self) -> str:
+        return f"message of {self._switch.channel.name} was observed"
 
     def _end(self) -> None:
         self._is_ended = True
@@ -81,11 +71,3 @@ class Observer:
         """Observe no more. What was received can still be read."""
         self._switch._remove_observer(self)
         self._end()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()

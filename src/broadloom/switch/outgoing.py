@@ -28,8 +28,8 @@ from broadloom.switch.model import (
     FailureReason,
     IfLost,
     MessageClass,
+    MessageState,
     Recipient,
-    State,
     SwitchMessage,
     SwitchReply,
 )
@@ -96,7 +96,7 @@ class OutgoingMessage:
         self.cancel: Callable[[], None] | None = None
         """If this program itself handles it."""
         self.queued_at: PeerId | None = None
-        self.copied_state = State.SENT
+        self.copied_state = MessageState.SENT
         """The last state before the end of which observers have a copy."""
         self.declines: list[tuple[FailureReason, str]] = []
         self.dispatches: list[Dispatch] = []
@@ -145,11 +145,11 @@ class Sender:
         self._open[message.id.counter] = out
         is_observed = self._core.observers.send_copies(message, out.dispatches) if only is None else True
         if reports_sent:
-            out.on_step(self._step(out, State.SENT))
+            out.on_step(self._step(out, MessageState.SENT))
         if message.recipient is Recipient.OBSERVERS:
             if not is_observed:
                 self.discarded_count += 1
-            self._end(out, State.HANDLED)
+            self._end(out, MessageState.HANDLED)
         else:
             self._select(out)
         return out
@@ -276,9 +276,9 @@ class Sender:
     def _on_result(self, out: OutgoingMessage, result: Result) -> None:
         match result.verdict:
             case Verdict.HANDLED:
-                self._end(out, State.HANDLED, result)
+                self._end(out, MessageState.HANDLED, result)
             case Verdict.FAILED:
-                self._end(out, State.FAILED, result)
+                self._end(out, MessageState.FAILED, result)
             case Verdict.DECLINED:
                 self._decline(out, result.reason or FailureReason.ALL_DECLINED, result.text)
             case Verdict.QUEUED:
@@ -291,11 +291,11 @@ class Sender:
     def _on_queued(self, out: OutgoingMessage) -> None:
         assert out.candidate is not None
         if out.message.message_class is MessageClass.NOTICE:
-            self._end(out, State.QUEUED)
+            self._end(out, MessageState.QUEUED)
             return
         out.queued_at = out.candidate.peer_id
-        self._copy_progress(out, State.QUEUED, out.candidate.pattern.program)
-        out.on_step(self._step(out, State.QUEUED, program=out.candidate.pattern.program))
+        self._copy_progress(out, MessageState.QUEUED, out.candidate.pattern.program)
+        out.on_step(self._step(out, MessageState.QUEUED, program=out.candidate.pattern.program))
         if out.timer is None and not out.ended:
             remaining_s = out.deadline_at - self._runtime.now()
             out.timer = self._runtime.call_later(remaining_s, self._on_deadline, out)
@@ -308,19 +308,19 @@ class Sender:
                 del self._parked[out]
                 self._select(out)
 
-    def on_progress(self, peer_id: PeerId, counter: int, state: State, program: str) -> None:
+    def on_progress(self, peer_id: PeerId, counter: int, state: MessageState, program: str) -> None:
         out = self._open.get(counter)
         is_expected = out is not None and out.candidate is not None and out.candidate.peer_id == peer_id
-        if out is not None and is_expected and state in (State.STARTED, State.ACCEPTED):
+        if out is not None and is_expected and state in (MessageState.STARTED, MessageState.ACCEPTED):
             self._copy_progress(out, state, program)
             out.on_step(self._step(out, state, program=program))
 
-    def _copy_progress(self, out: OutgoingMessage, state: State, program: str) -> None:
+    def _copy_progress(self, out: OutgoingMessage, state: MessageState, program: str) -> None:
         """Copies for observers of a request that runs, at most once in each state. They have the data already."""
         if out.only is None and state > out.copied_state:
             assert out.candidate is not None
             out.copied_state = state
-            data = out.message.data if state is State.QUEUED else b""
+            data = out.message.data if state is MessageState.QUEUED else b""
             copy = out.message._replace(state=state, data=data, handler=out.candidate.peer_id, handler_program=program)
             self._core.observers.send_copies(copy, out.dispatches)
 
@@ -330,7 +330,7 @@ class Sender:
         if out is None or out.queued_at != peer_id:
             return False
         if result.verdict in (Verdict.HANDLED, Verdict.FAILED):
-            self._end(out, State.HANDLED if result.verdict is Verdict.HANDLED else State.FAILED, result)
+            self._end(out, MessageState.HANDLED if result.verdict is Verdict.HANDLED else MessageState.FAILED, result)
         return True
 
     def on_member_gone(self, peer_id: PeerId) -> None:
@@ -381,9 +381,9 @@ class Sender:
         self._fail(out, reason, texts or "every handler declined")
 
     def _fail(self, out: OutgoingMessage, reason: FailureReason, text: str, handler: PeerId | None = None) -> None:
-        self._end(out, State.FAILED, failed(reason, text)._replace(handler=handler))
+        self._end(out, MessageState.FAILED, failed(reason, text)._replace(handler=handler))
 
-    def _end(self, out: OutgoingMessage, state: State, result: Result | None = None) -> None:
+    def _end(self, out: OutgoingMessage, state: MessageState, result: Result | None = None) -> None:
         assert not out.ended, "a message has one end"
         self._forget(out)
         step = self._step(out, state, result)
@@ -391,11 +391,13 @@ class Sender:
         is_notice = message.message_class is MessageClass.NOTICE
         if (
             is_notice
-            and state is State.FAILED
+            and state is MessageState.FAILED
             and not any(each.recipient is Recipient.OBSERVERS for each in out.dispatches)
         ):
             self.discarded_count += 1
-        is_observable = message.recipient is not Recipient.OBSERVERS and not (is_notice and state is State.FAILED)
+        is_observable = message.recipient is not Recipient.OBSERVERS and not (
+            is_notice and state is MessageState.FAILED
+        )
         if is_observable and out.only is None and self._core.observers.may_exist:
             self._core.observers.send_copies(
                 message._replace(
@@ -422,10 +424,10 @@ class Sender:
             out.brief_timer = None
 
     def _step(
-        self, out: OutgoingMessage, state: State, result: Result | None = None, *, program: str = ""
+        self, out: OutgoingMessage, state: MessageState, result: Result | None = None, *, program: str = ""
     ) -> SwitchReply:
         handler = result.handler if result is not None else None
-        if handler is None and out.candidate is not None and state is not State.FAILED:
+        if handler is None and out.candidate is not None and state is not MessageState.FAILED:
             handler = out.candidate.peer_id
         return SwitchReply(
             out.message.id,

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from broadloom.switch import settings
 from broadloom.switch.codec import RANK_MAX
-from broadloom.switch.model import MessageClass, Pattern, Scope, State
+from broadloom.switch.model import MessageClass, MessageState, Pattern, Scope
 
 NAMES_CACHED = 1024
 
@@ -54,7 +54,7 @@ def make_pattern(
     file: str | Sequence[str] | None,
     scope: Scope | str | None,
     message_class: MessageClass | str | None,
-    state: State | str | None,
+    state: MessageState | str | None,
     rank: int,
 ) -> Pattern:
     files = names("file", file) if file is not None else None
@@ -71,7 +71,7 @@ def make_pattern(
         chosen("message_class", MessageClass, message_class) if message_class is not None else None,
         checked_scope,
         files,
-        chosen("state", State, state) if state is not None else None,
+        chosen("state", MessageState, state) if state is not None else None,
         rank,
     )
 

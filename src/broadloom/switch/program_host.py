@@ -23,7 +23,7 @@ from broadloom.switch.codec import (
 )
 from broadloom.switch.handlers import HandlerCall, OnProgress, Respond, declined, failed
 from broadloom.switch.launch_state import LaunchState
-from broadloom.switch.model import Disposition, FailureReason, IfLost, MessageClass, State, SwitchMessage
+from broadloom.switch.model import Disposition, FailureReason, IfLost, MessageClass, MessageState, SwitchMessage
 from broadloom.switch.program_types import ProgramType
 from broadloom.switch.queue_store import QueueStore
 from broadloom.switch.recording import LAUNCHED, QUEUED, record_handling
@@ -195,7 +195,7 @@ class ProgramHost:
         self._held[held.program].append(held)
         record_handling(self._runtime.observer, held.message, LAUNCHED)
         if held.message.wants_progress:
-            held.on_progress(State.STARTED, held.program)
+            held.on_progress(MessageState.STARTED, held.program)
         self._schedule()
         return True
 
@@ -375,5 +375,5 @@ class ProgramHost:
         self._schedule()
 
 
-def _ignore(_state: State, _program: str) -> None:
+def _ignore(_state: MessageState, _program: str) -> None:
     """The sender of a message from the disk does not follow it."""

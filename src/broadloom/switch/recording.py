@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import LayerEvent
 from broadloom.switch.codec import Result, Verdict
-from broadloom.switch.model import FailureReason, IfLost, MessageClass, State, SwitchMessage, SwitchReply
+from broadloom.switch.model import FailureReason, IfLost, MessageClass, MessageState, SwitchMessage, SwitchReply
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ HANDLER_STEP = "handler_step"
 SENT, QUEUED, LAUNCHED, ACCEPTED = "sent", "queued", "launched", "accepted"
 HANDLED, FAILED, DECLINED, CANCELLED, GIVEN_UP = "handled", "failed", "declined", "cancelled", "given_up"
 _STATUS = {
-    State.SENT: SENT,
-    State.QUEUED: QUEUED,
-    State.STARTED: LAUNCHED,
-    State.ACCEPTED: ACCEPTED,
-    State.HANDLED: HANDLED,
-    State.FAILED: FAILED,
+    MessageState.SENT: SENT,
+    MessageState.QUEUED: QUEUED,
+    MessageState.STARTED: LAUNCHED,
+    MessageState.ACCEPTED: ACCEPTED,
+    MessageState.HANDLED: HANDLED,
+    MessageState.FAILED: FAILED,
 }
 _VERDICTS = {Verdict.HANDLED: HANDLED, Verdict.FAILED: FAILED, Verdict.DECLINED: DECLINED, Verdict.QUEUED: QUEUED}
 
@@ -35,7 +35,7 @@ def recorded_steps(observer: "Observer", message: SwitchMessage, timeout_s: floa
 
     def record(step: SwitchReply) -> None:
         status = _STATUS[step.state]
-        duration_ms = timeout_s * 1000 if step.state is State.SENT else None
+        duration_ms = timeout_s * 1000 if step.state is MessageState.SENT else None
         observer.on_event(_event(REQUEST_STEP, message, status, step.reason, step.handler, duration_ms))
         on_step(step)
 

@@ -15,10 +15,10 @@ from broadloom.switch.model import (
     Disposition,
     IfLost,
     MessageClass,
+    MessageState,
     Recipient,
     RequestFailedError,
     Scope,
-    State,
     SwitchReply,
 )
 from broadloom.switch.outgoing import OutgoingMessage
@@ -57,7 +57,7 @@ class SwitchRequester(ABC):
         reply = await self._end_of(
             MessageClass.REQUEST, operation, data, timeout_s, file, scope, absent=absent, if_lost=if_lost
         )
-        if reply.state is State.HANDLED:
+        if reply.state is MessageState.HANDLED:
             return reply
         assert reply.reason is not None
         reason = reply.reason.name.lower().replace("_", " ")
@@ -74,7 +74,7 @@ class SwitchRequester(ABC):
         recipient: Recipient | str = Recipient.BOTH,
         absent: Disposition | str | None = None,
         timeout_s: float = TIMEOUT_S,
-    ) -> State:
+    ) -> MessageState:
         """Send a notice to all observers and to at most one handler. There is no reply.
 
         Returns `HANDLED` once a handler has taken it, `QUEUED` if it waits for a program, and `SENT` if there is no
@@ -84,8 +84,8 @@ class SwitchRequester(ABC):
         end = await self._end_of(
             MessageClass.NOTICE, operation, data, timeout_s, file, scope, absent=absent, recipient=chosen_recipient
         )
-        is_handled = end.state is not State.FAILED and chosen_recipient is not Recipient.OBSERVERS
-        return end.state if is_handled else State.SENT
+        is_handled = end.state is not MessageState.FAILED and chosen_recipient is not Recipient.OBSERVERS
+        return end.state if is_handled else MessageState.SENT
 
     async def request_all(
         self,
@@ -163,7 +163,7 @@ class SwitchRequester(ABC):
         end: asyncio.Future[SwitchReply] = asyncio.get_running_loop().create_future()
 
         def on_step(step: SwitchReply) -> None:
-            is_queued_notice = step.state is State.QUEUED and message_class is MessageClass.NOTICE
+            is_queued_notice = step.state is MessageState.QUEUED and message_class is MessageClass.NOTICE
             if (step.is_end or is_queued_notice) and not end.done():
                 end.set_result(step)
 

@@ -23,8 +23,8 @@ RECORDS_MAX = 20_000
 """Registrations in one reply, as many as a roster has members."""
 RECORDS_BYTES_MAX = 3 << 20
 """Registrations in one reply: it must fit into one direct reply. Further ones are requested from their owners."""
-DATA_BYTES_MAX = 4 << 20
-"""Size of a message with its fields: what a direct request can carry."""
+DATA_BYTES_MAX = (4 << 20) - (8 << 10)
+"""Data of a message or a reply: what a direct request can carry, with 8 KiB for the other fields."""
 
 # -- the directory
 

@@ -8,11 +8,11 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
+from broadloom.channel.closable import AsyncClosable
 from broadloom.errors import NotConnectedError
 from broadloom.switch.channel_runtime import ChannelSwitchRuntime
 from broadloom.switch.core import SwitchCore
@@ -21,8 +21,8 @@ from broadloom.switch.handlers import Handler
 from broadloom.switch.launcher import PROGRAM_VARIABLE
 from broadloom.switch.model import (
     MessageClass,
+    MessageState,
     Scope,
-    State,
     SwitchMessage,
 )
 from broadloom.switch.observer import Observer
@@ -45,7 +45,7 @@ _counters: "WeakKeyDictionary[Channel, Iterator[int]]" = WeakKeyDictionary()
 """Of messages, by connection: ids do not repeat if a switch is closed and another one opened."""
 
 
-class Switch(SwitchRequester):
+class Switch(SwitchRequester, AsyncClosable):
     """The switch of `channel` for this program. Use it with `async with`, or call `aclose()`.
 
     - `session`: the session that this program belongs to. Default: the name on the ticket, else login name and host.
@@ -142,7 +142,7 @@ class Switch(SwitchRequester):
         file: str | Sequence[str] | None = None,
         scope: Scope | str | None = None,
         message_class: MessageClass | str | None = None,
-        state: State | str | None = None,
+        state: MessageState | str | None = None,
         messages_max: int = 10_000,
     ) -> Observer:
         """Get copies of the messages that match, in the order of each sender: with `callback`, or by iterating over the
@@ -276,11 +276,3 @@ class Switch(SwitchRequester):
         """Withdraw all registrations and end open requests. The channel stays."""
         self._on_left()
         await self._runtime.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -16,7 +16,7 @@ from broadloom.switch.observer import Observer as AsyncObserver
 from broadloom.switch.program_types import ProgramType
 from broadloom.switch.queue_store import QueueStore
 from broadloom.switch.switch import Switch as AsyncSwitch
-from broadloom.sync.bridge import Attribute, ClosableSyncWrapper, awaits, call, calls, calls_into, iterates
+from broadloom.sync.bridge import Attribute, ClosableSyncWrapper, awaits, call, calls, calls_into, iterates, polls
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +37,7 @@ class Observer(ClosableSyncWrapper[AsyncObserver]):
     unread_count = Attribute[int]()
     dropped_count = Attribute[int]()
     receive = awaits(AsyncObserver.receive)
+    receive_nowait = polls(AsyncObserver.receive_nowait)
     __iter__ = iterates(AsyncObserver.__aiter__)
 
 

@@ -17,11 +17,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from broadloom.channel.channel import Channel
+from broadloom.channel.closable import AsyncClosable
 from broadloom.transport.event_loop import new_event_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
+C = TypeVar("C", bound=AsyncClosable)
 
 EXIT_LINGER_S = 0.05
 """Time for the event loop to close its sockets when the process exits."""
@@ -158,13 +160,12 @@ class SyncWrapper(Generic[T]):
         return hash(self._wrapped)
 
 
-class ClosableSyncWrapper(SyncWrapper[T]):
-    """A twin whose counterpart has `aclose`, and that is used with `with`."""
+class ClosableSyncWrapper(SyncWrapper[C]):
+    """A twin that is used with `with`."""
 
     def close(self) -> None:
         """The same as the end of the `with` statement."""
-        twin: Any = self._wrapped
-        run(twin.aclose())
+        run(self._wrapped.aclose())
 
     def __enter__(self) -> Self:
         return self

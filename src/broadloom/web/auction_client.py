@@ -1,14 +1,12 @@
 """The server's own part in an auction, shared by all open pages: it bids under the name on the ticket of the server."""
 
-import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom.apps.auction import Receipt, Room
 from broadloom.apps.auction.ledger import notary_names
 from broadloom.apps.auction.room import NOTARIES
-from broadloom.web.error_messages import describe_error
+from broadloom.web.own_peer import PageClient
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -17,21 +15,17 @@ RECEIPTS_MAX = 200
 """Kept for the pages; the oldest are dropped."""
 
 
-class AuctionClient:
-    """Created once; `start_joining` opens the room when the first page needs it."""
-
+class AuctionClient(PageClient):
     def __init__(self, channel: "Channel | None", *, notaries: int = NOTARIES, sealed_bids: Path | None = None) -> None:
         """`notaries` and `sealed_bids` are those of `Room`. Raises `ValueError`."""
+        super().__init__()
         notary_names(notaries)
         self._channel = channel
         self._notaries = notaries
         self._sealed_bids = sealed_bids
-        self._stack = AsyncExitStack()
-        self._join_task: asyncio.Task[None] | None = None
         self.room: Room | None = None
         self.receipts: dict[int, Receipt] = {}
         """Receipts for bids from these pages, by number."""
-        self.problem = ""
 
     @property
     def is_available(self) -> bool:
@@ -44,19 +38,14 @@ class AuctionClient:
         signer = self._channel._post_signer if self._channel is not None else None
         return signer.name if signer is not None else ""
 
-    def start_joining(self) -> None:
-        """Open the room, unless that has succeeded or is under way."""
-        if self.room is None and (self._join_task is None or self._join_task.done()):
-            self.problem = ""
-            self._join_task = asyncio.create_task(self._join())
+    @property
+    def is_joined(self) -> bool:
+        return self.room is not None
 
     async def _join(self) -> None:
-        try:
-            assert self._channel is not None
-            room = Room(self._channel, notaries=self._notaries, sealed_bids=self._sealed_bids)
-            self.room = await self._stack.enter_async_context(room)
-        except Exception as problem:
-            self.problem = describe_error(problem)
+        assert self._channel is not None
+        room = Room(self._channel, notaries=self._notaries, sealed_bids=self._sealed_bids)
+        self.room = await self._stack.enter_async_context(room)
 
     async def bid(self, lot: str, amount: str) -> None:
         """Raises the errors of `Room.bid`."""
@@ -66,9 +55,3 @@ class AuctionClient:
         self.receipts[receipt.number] = receipt
         while len(self.receipts) > RECEIPTS_MAX:
             del self.receipts[next(iter(self.receipts))]
-
-    async def close(self) -> None:
-        if self._join_task is not None:
-            self._join_task.cancel()
-            await asyncio.gather(self._join_task, return_exceptions=True)
-        await self._stack.aclose()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from broadloom.apps.game import Play
 from broadloom.apps.game.lobby import Lobby, opened
 from broadloom.apps.game.monitor import monitoring
-from broadloom.web.error_messages import describe_error
-from broadloom.web.own_peer import OwnPeer
+from broadloom.web.own_peer import OwnPeer, PageClient
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -17,28 +16,22 @@ if TYPE_CHECKING:
 Connect = Callable[[str], "AbstractAsyncContextManager[Channel]"]
 
 
-class GameClient:
+class GameClient(PageClient):
     def __init__(self, own_peer: OwnPeer, connect: Connect | None = None) -> None:
+        super().__init__()
         self.own_peer = own_peer
         self.lobby: Lobby | None = None
-        self.problem = ""
         self._connect = connect or _connect
-        self._stack = AsyncExitStack()
-        self._join_task: asyncio.Task[None] | None = None
         self._open_plays: dict[GamePlay, None] = {}
 
-    def start_joining(self) -> None:
-        if self.lobby is None and (self._join_task is None or self._join_task.done()):
-            self.problem = ""
-            self._join_task = asyncio.create_task(self._join())
+    @property
+    def is_joined(self) -> bool:
+        return self.lobby is not None
 
     async def _join(self) -> None:
-        try:
-            lobby = await self._stack.enter_async_context(opened(await self.own_peer.channel()))
-            await self._stack.enter_async_context(monitoring(lobby, self._connect))
-            self.lobby = lobby
-        except Exception as problem:
-            self.problem = describe_error(problem)
+        lobby = await self._stack.enter_async_context(opened(await self.own_peer.channel()))
+        await self._stack.enter_async_context(monitoring(lobby, self._connect))
+        self.lobby = lobby
 
     async def enter(self, name: str, player: str) -> "GamePlay":
         """Take part in a game with a peer of its own: as this player, or as a spectator."""
@@ -60,12 +53,9 @@ class GameClient:
         self._open_plays.pop(entered, None)
 
     async def close(self) -> None:
-        if self._join_task is not None:
-            self._join_task.cancel()
-            await asyncio.gather(self._join_task, return_exceptions=True)
         for entered in list(self._open_plays):
             await entered.close()
-        await self._stack.aclose()
+        await super().close()
 
 
 class GamePlay:

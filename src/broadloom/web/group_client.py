@@ -4,13 +4,10 @@ It listens to a group when a page shows it and joins with the first message from
 transcript, so every page continues where it was.
 """
 
-import asyncio
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId
-from broadloom.web.error_messages import describe_error
-from broadloom.web.own_peer import OwnPeer
+from broadloom.web.own_peer import OwnPeer, PageClient
 
 MEMBER_NAME = "Visitor"
 """Name of the member, unless a ticket names it."""
@@ -49,34 +46,25 @@ class GroupTranscript:
         return self.first + len(self.messages), self.messages[max(0, number - self.first) :]
 
 
-class GroupClient:
-    """Created once; `start_joining` connects when the first page needs it."""
-
+class GroupClient(PageClient):
     def __init__(self, own_peer: OwnPeer) -> None:
+        super().__init__()
         self._own_peer = own_peer
-        self._stack = AsyncExitStack()
-        self._join_task: asyncio.Task[None] | None = None
         self._transcripts: dict[GroupId, GroupTranscript] = {}
         self.groups: Groups | None = None
-        self.problem = ""
 
     @property
     def is_available(self) -> bool:
         return self._own_peer.is_available
 
-    def start_joining(self) -> None:
-        """Join, unless that has succeeded or is under way."""
-        if self.groups is None and (self._join_task is None or self._join_task.done()):
-            self.problem = ""
-            self._join_task = asyncio.create_task(self._join())
+    @property
+    def is_joined(self) -> bool:
+        return self.groups is not None
 
     async def _join(self) -> None:
-        try:
-            channel = await self._own_peer.channel()
-            name = channel.status().name or MEMBER_NAME
-            self.groups = await self._stack.enter_async_context(Groups(channel, name))
-        except Exception as problem:
-            self.problem = describe_error(problem)
+        channel = await self._own_peer.channel()
+        name = channel.status().name or MEMBER_NAME
+        self.groups = await self._stack.enter_async_context(Groups(channel, name))
 
     def list_groups(self) -> list[GroupInfo]:
         """All groups, largest first."""
@@ -112,12 +100,6 @@ class GroupClient:
         if self.groups is None:
             raise RuntimeError("the channel was not joined yet")
         return self.groups
-
-    async def close(self) -> None:
-        if self._join_task is not None:
-            self._join_task.cancel()
-            await asyncio.gather(self._join_task, return_exceptions=True)
-        await self._stack.aclose()
 
 
 def display_text(message: GroupMessage) -> str:

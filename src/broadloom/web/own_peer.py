@@ -1,9 +1,12 @@
-"""The server's own peer on the live channel, shared by all pages that take part in it."""
+"""The server's own peer on the live channel, shared by all pages that take part in it, and the base of its clients."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+
+from broadloom.web.error_messages import describe_error
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -53,4 +56,40 @@ class OwnPeer:
         return "".join(f" --bootstrap {address}" for address in self.cluster.bootstrap()[:1])
 
     async def close(self) -> None:
+        await self._stack.aclose()
+
+
+class PageClient(ABC):
+    """The server's part in a layer or application, shared by all open pages. Created once; `start_joining` joins when
+    the first page needs it."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        """Why the last attempt to join failed."""
+        self._stack = AsyncExitStack()
+        self._join_task: asyncio.Task[None] | None = None
+
+    @property
+    @abstractmethod
+    def is_joined(self) -> bool: ...
+
+    @abstractmethod
+    async def _join(self) -> None: ...
+
+    def start_joining(self) -> None:
+        """Join, unless that has succeeded or is under way."""
+        if not self.is_joined and (self._join_task is None or self._join_task.done()):
+            self.problem = ""
+            self._join_task = asyncio.create_task(self._try_to_join())
+
+    async def _try_to_join(self) -> None:
+        try:
+            await self._join()
+        except Exception as problem:
+            self.problem = describe_error(problem)
+
+    async def close(self) -> None:
+        if self._join_task is not None:
+            self._join_task.cancel()
+            await asyncio.gather(self._join_task, return_exceptions=True)
         await self._stack.aclose()

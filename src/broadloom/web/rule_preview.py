@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from broadloom.errors import RulesError
 from broadloom.rules import (
-    Comment,
     Mistake,
     Outgoing,
     Preview,
-    Rule,
     RulesSyntaxError,
     SealingPrivateKey,
     Step,
@@ -56,14 +54,11 @@ def try_rules(
     """`names` are programs and Python functions that the rules may use. Conditions of these names count as true."""
     if len(source) > SOURCE_CHARS_MAX:
         raise PreviewError(f"the rules have more than {SOURCE_CHARS_MAX:,} characters; use `broadloom rules try`")
+    known = Names({name: (name,) for name in names}, {}, {name: lambda _out: True for name in names})
     try:
-        items = parse(source)
+        compiled = compile_rules(parse(source), known)
     except RulesSyntaxError as problem:
         return PreviewResult(problem.mistakes)
-    known = Names({name: (name,) for name in names}, {}, {name: lambda _out: True for name in names})
-    mistakes = tuple(mistake for rule in _rules(items) for mistake in _mistakes(rule, known))
-    if mistakes:
-        return PreviewResult(mistakes)
     ends_at = clock() + PREVIEW_S_MAX
 
     def checked_clock() -> float:
@@ -76,21 +71,8 @@ def try_rules(
     def seal_for_preview(effect: SealEffect) -> bytes:
         return seal(effect.data, [key] * len(effect.keys))
 
-    run = Interpretation(compile_rules(items, known), out, time.time(), checked_clock, traces=True)
+    run = Interpretation(compiled, out, time.time(), checked_clock, traces=True)
     return PreviewResult(preview=try_out(run, seal_for_preview))
-
-
-def _rules(items: Iterable[Rule | Comment]) -> list[Rule]:
-    return [each for each in items if isinstance(each, Rule)]
-
-
-def _mistakes(rule: Rule, names: Names) -> list[Mistake]:
-    """What cannot work in a rule that was read without mistakes: the name of a program, a topic, a number."""
-    try:
-        compile_rules([rule], names)
-    except RulesError as problem:
-        return [Mistake(rule.line, 1, str(problem).removeprefix(f"{rule.label(1)}: "))]
-    return []
 
 
 def step_outcome(step: Step) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broadloom.switch import FailureReason, MessageClass, State, SwitchMessage, SwitchReply
+from broadloom.switch import FailureReason, MessageClass, MessageState, SwitchMessage, SwitchReply
 from broadloom.wire import PeerId
 
 TEXT_CHARS_MAX = 300
@@ -15,7 +15,7 @@ TEXT_CHARS_MAX = 300
 
 
 class SeenStep(NamedTuple):
-    state: State
+    state: MessageState
     after_s: float
     """Since the first copy."""
 
@@ -44,29 +44,29 @@ class SeenRequest:
         return self.message.message_class is MessageClass.NOTICE
 
     @property
-    def state(self) -> State:
-        return self.steps[-1].state if self.steps else State.CREATED
+    def state(self) -> MessageState:
+        return self.steps[-1].state if self.steps else MessageState.CREATED
 
     @property
     def is_ended(self) -> bool:
-        return self.state in (State.HANDLED, State.FAILED)
+        return self.state in (MessageState.HANDLED, MessageState.FAILED)
 
     @property
     def took_s(self) -> float | None:
         """From the copy of the sent message to its end; None if one of them is missing."""
-        return self.steps[-1].after_s if self.is_ended and self.steps[0].state is State.SENT else None
+        return self.steps[-1].after_s if self.is_ended and self.steps[0].state is MessageState.SENT else None
 
-    def add(self, state: State, now: float, end: SwitchMessage | SwitchReply) -> bool:
+    def add(self, state: MessageState, now: float, end: SwitchMessage | SwitchReply) -> bool:
         """Add a state; copies for several observers count once."""
         if self.is_ended or state in [step.state for step in self.steps]:
             return False
         self.steps.append(SeenStep(state, now - self.started_at))
         self.handler = end.handler if end.handler is not None else self.handler
         self.handler_program = end.handler_program or self.handler_program
-        if state in (State.HANDLED, State.FAILED):
+        if state in (MessageState.HANDLED, MessageState.FAILED):
             self.reason = end.reason
             data = end.reply if isinstance(end, SwitchMessage) else end.data
-            self.reply = cut(end.failure_text) if state is State.FAILED else payload_text(data)
+            self.reply = cut(end.failure_text) if state is MessageState.FAILED else payload_text(data)
         return True
 
 

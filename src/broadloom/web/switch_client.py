@@ -9,10 +9,9 @@ import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from broadloom.switch import Disposition, MessageId, Observer, Pattern, Scope, State, Switch, SwitchMessage
+from broadloom.switch import Disposition, MessageId, MessageState, Observer, Pattern, Scope, Switch, SwitchMessage
 from broadloom.switch.session_name import own_session
-from broadloom.web.error_messages import describe_error
-from broadloom.web.own_peer import OwnPeer
+from broadloom.web.own_peer import OwnPeer, PageClient
 from broadloom.web.seen_request import SeenRequest, first_seen
 
 if TYPE_CHECKING:
@@ -34,14 +33,13 @@ NAMES_SHOWN_MAX = 10
 REQUEST_TIMEOUT_S = 30.0
 """Of a request sent from a page."""
 ID_DIGITS = 8
-OBSERVED_STATES = (None, State.STARTED, State.ACCEPTED)
+OBSERVED_STATES = (None, MessageState.STARTED, MessageState.ACCEPTED)
 """Most observers do not get the states of a running request; they have to be named."""
 
 
-class SwitchClient:
-    """Created once; `start_joining` connects when the first page needs it."""
-
+class SwitchClient(PageClient):
     def __init__(self, own_peer: OwnPeer) -> None:
+        super().__init__()
         self.own_peer = own_peer
         self.switch: Switch | None = None
         self.files: dict[str, None] = {}
@@ -49,8 +47,6 @@ class SwitchClient:
         self.requests: OrderedDict[MessageId, SeenRequest] = OrderedDict()
         self.version = 0
         """Changes when a message was seen or has a new state."""
-        self.problem = ""
-        self._join_task: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._queues: list[ProgramQueue] = []
@@ -64,19 +60,14 @@ class SwitchClient:
     def is_available(self) -> bool:
         return self.own_peer.is_available
 
-    def start_joining(self) -> None:
-        """Join, unless that has succeeded or is under way."""
-        if self.switch is None and (self._join_task is None or self._join_task.done()):
-            self.problem = ""
-            self._join_task = asyncio.create_task(self._join())
+    @property
+    def is_joined(self) -> bool:
+        return self.switch is not None
 
     async def _join(self) -> None:
-        try:
-            async with self._opening:
-                if self.switch is None:
-                    await self._open(None)
-        except Exception as problem:
-            self.problem = describe_error(problem)
+        async with self._opening:
+            if self.switch is None:
+                await self._open(None)
 
     async def _open(self, session: str | None) -> None:
         channel = await self.own_peer.channel()
@@ -228,9 +219,7 @@ class SwitchClient:
         return f"{name} of {known.session}" if known is not None else name
 
     async def close(self) -> None:
-        if self._join_task is not None:
-            self._join_task.cancel()
-            await asyncio.gather(self._join_task, return_exceptions=True)
+        await super().close()
         if self.switch is not None:
             await self.switch.aclose()
 

@@ -91,7 +91,7 @@ class History:
         return [*found, _row("sent", 24 * 3600 * 40, "end", "end", sequence=1)]
 
     def true_s(self) -> dict[str, float]:
-        """Time connected, on any device. A short sleep counts: it cannot be told from a bad network."""
+        """Time connected, on any device. A short sleep counts: a bad network looks the same."""
         by_name: dict[str, list[tuple[float, float]]] = {}
         for each in self.connections:
             spans = [each.awake()[0]]

@@ -140,6 +140,8 @@ async def test_forged_identification_is_recorded_under_the_ticket_of_its_sender(
         await editor.create(SCORES)
         await mallory.wait_for(SCORES)
         await meter.wait_until_metering(SCORES)
+        with pytest.raises(TimeoutError, match=r"no/topic: not metered within 0\.01 s"):
+            await meter.wait_until_metering("no/topic", timeout_s=0.01)
         feed = await room.enter(mallory.subscribe(SCORES))
         connection = connection_of(feed)
         await eventually(lambda: meters_of(connection))

@@ -1,7 +1,5 @@
 """The delivery service over real sockets."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,15 +13,9 @@ from broadloom.rules import Rules, SealingPrivateKey, parse
 from broadloom.wire import PeerId
 from tests.apps.delivery.bills import built
 from tests.apps.delivery.newsroom import Newsroom
-from tests.support import TIMEOUT_S, eventually
+from tests.support import eventually, eventually_equal
 
 SCORES = "sports/nfl/scores"
-
-
-async def eventually_awaited(ask: Callable[[], Awaitable[object]], expected: object) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while await ask() != expected:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) -> None:
@@ -44,6 +36,11 @@ async def test_reader_gets_items_with_proven_producer_and_topic(tmp_path: Path) 
             advert = await feed.receive(timeout_s=20)
             assert (advert.text, advert.advert) == ("Tea at half price", "spring-sale")
             assert feed.topics == {SCORES: "connected"}
+            assert feed.receive_nowait() is None
+            with pytest.raises(TimeoutError, match=r"no item of sports within 0\.01 s"):
+                await feed.receive(timeout_s=0.01)
+            with pytest.raises(TimeoutError, match=rf"{SCORES}: fewer than 9 subscribers within 0\.01 s"):
+                await producer.wait_for_subscribers(9, timeout_s=0.01)
 
 
 async def test_rules_and_private_keys_of_a_service_hold_on_the_channels_of_topics(tmp_path: Path) -> None:
@@ -125,11 +122,11 @@ async def test_directory_says_what_plans_cost_and_how_many_are_connected(tmp_pat
         await room.meter(tmp_path / "tapes")
         await editor.create(SCORES, producers=["nfl"], plans=["visitor"])
         await anna.wait_for(SCORES)
-        await eventually_awaited(anna.prices, {"visitor": "0.45 EUR per hour"})
-        await eventually_awaited(lambda: anna.audience(SCORES, "no/topic"), {SCORES: 0})
+        await eventually_equal(anna.prices, {"visitor": "0.45 EUR per hour"})
+        await eventually_equal(lambda: anna.audience(SCORES, "no/topic"), {SCORES: 0})
         async with anna.subscribe(SCORES, plan="visitor"):
-            await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 1})
-        await eventually_awaited(lambda: editor.audience(SCORES), {SCORES: 0})
+            await eventually_equal(lambda: editor.audience(SCORES), {SCORES: 1})
+        await eventually_equal(lambda: editor.audience(SCORES), {SCORES: 0})
 
 
 async def test_question_about_all_topics_of_a_channel_costs_a_meter_one_pass_over_its_members(

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -38,6 +37,7 @@ from broadloom.apps.delivery.service import SHARED_OPTIONS
 from broadloom.apps.delivery.service_keys import ServiceKeys
 from broadloom.apps.delivery.subscribers import Account, SubscriberRecord, Subscription, decode_record
 from broadloom.channel import Channel
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.direct_request import DirectRequest
 from broadloom.errors import BroadloomError, RefusedError
 from broadloom.mailboxes import Change, ChangeKind, Mailbox, Mailboxes, Overruled
@@ -60,7 +60,7 @@ SUBSCRIBERS_MAX = 1_000
 SUBSCRIBERS_PREFIX, REVOKED_PREFIX = "subscribers/", "revoked/"
 
 
-class Desk:
+class Desk(AsyncClosable):
     """Use it with `async with`. `name` is the channel of the directory, `authority` that of its owner, with the private
     key.
 
@@ -131,11 +131,6 @@ class Desk:
             self._channel.abort()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Stop answering, and leave."""
@@ -227,7 +222,7 @@ class Desk:
                 return DeskReply(grants=(Grant(path=entry.path),))
             case Action.CLOSE:
                 for entry in self._administered(name, asked.paths):
-                    await self.close(entry.path, asked.text)
+                    await self.close_topic(entry.path, asked.text)
             case Action.WITHDRAW:
                 for entry in self._administered(name, asked.paths):
                     await self.withdraw(asked.name, entry.path)
@@ -315,7 +310,7 @@ class Desk:
             self.directory.put(entry)
         return entry
 
-    async def close(self, path: str, text: str = "") -> None:
+    async def close_topic(self, path: str, text: str = "") -> None:
         """Close an entry: its members leave, and nobody is admitted any more."""
         entry = self._entry(path)
         card = SignedCard.sign(

@@ -1,8 +1,7 @@
 """`Feed`: the items of any number of topics, on any number of channels, in one place."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from types import TracebackType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from broadloom.apps.delivery.directory import Topic
@@ -15,6 +14,8 @@ from broadloom.apps.delivery.membership import FINAL, Membership, MembershipStat
 from broadloom.apps.delivery.messages import Action
 from broadloom.apps.delivery.producer import ADVERT_HEADER
 from broadloom.channel import Channel
+from broadloom.channel.closable import AsyncClosable
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.subscription import Subscription
 from broadloom.errors import BroadloomError
 from broadloom.protocol.events import Message
@@ -29,17 +30,20 @@ DRAIN_S = 1.0
 """Time to hand on what has arrived when leaving a channel."""
 
 
-class Feed:
+class Feed(ItemReader[Item], AsyncClosable):
     """Use it with `async with`, then iterate over it, or call `receive`."""
+
+    _end_error = DeliveryError
 
     def __init__(self, service: "Service", patterns: tuple[str, ...], plan: str, timeout_s: float | None) -> None:
         if not patterns:
             raise ValueError("subscribe to at least one topic, category or pattern")
+        super().__init__()
         self.patterns = patterns
         self._service = service
         self._plan = plan
         self._timeout_s = timeout_s
-        self._items = ItemQueue()
+        self._items = ItemQueue(self._wakeup)
         self._memberships: dict[str, Membership] = {}
         """By the path of the entry."""
         self._intakes: dict[str, Intake] = {}
@@ -52,9 +56,7 @@ class Feed:
     def topics(self) -> dict[str, str]:
         """The state of each topic: `connected`, or what it waits for, or why it is refused."""
         return {
-            topic: each.state.value if not each.reason else f"{each.state.value}: {each.reason}"
-            for path, each in sorted(self._memberships.items())
-            for topic in self._intakes[path].topics
+            topic: str(each) for path, each in sorted(self._memberships.items()) for topic in self._intakes[path].topics
         }
 
     @property
@@ -120,7 +122,7 @@ class Feed:
             lambda channel: FeedConnection(channel, intake, self._items, self._plan),
             plan=self._plan,
             on_replaced=intake.begin_handover,
-            on_change=self._items.wake,
+            on_change=self._wakeup.set,
         )
 
     async def _follow(self) -> None:
@@ -134,30 +136,25 @@ class Feed:
                 await asyncio.sleep(RETRY_S)
                 self._directory_changed.set()
 
-    async def receive(self, timeout_s: float | None = None) -> Item:
-        """The next item. Raises `TimeoutError`, or `DeliveryError` if no topic will ever have one."""
-        async with asyncio.timeout(timeout_s):
-            while not self._items:
-                if self._is_closed:
-                    raise DeliveryError("the feed was closed")
-                if self._memberships and all(each.state in FINAL for each in self._memberships.values()):
-                    raise DeliveryError("; ".join(f"{path}: {state}" for path, state in self.topics.items()))
-                await self._items.wait()
+    def _take(self) -> Item | None:
         return self._items.pop()
 
-    async def __aiter__(self) -> AsyncGenerator[Item, None]:
-        while True:
-            try:
-                yield await self.receive()
-            except DeliveryError:
-                return
+    def _check_open(self) -> None:
+        """No topic will ever have an item if all have refused or lost this subscriber."""
+        if self._is_closed:
+            raise DeliveryError("the feed was closed")
+        if self._memberships and all(each.state in FINAL for each in self._memberships.values()):
+            raise DeliveryError("; ".join(f"{path}: {state}" for path, state in self.topics.items()))
+
+    def _awaited(self) -> str:
+        return f"item of {', '.join(self.patterns)}"
 
     async def aclose(self) -> None:
         """Leave all channels. The subscriptions stay: `Service.unsubscribe` ends them."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._items.wake()
+        self._wakeup.set()
         if self._remove_listener is not None:
             self._remove_listener()
         if self._follower is not None:
@@ -165,11 +162,6 @@ class Feed:
             await asyncio.gather(self._follower, return_exceptions=True)
         await asyncio.gather(*(each.end() for each in self._memberships.values()))
         self._service._open.pop(self, None)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class FeedConnection:

@@ -33,13 +33,10 @@ class Item:
 
 
 class ItemQueue:
-    def __init__(self) -> None:
+    def __init__(self, wakeup: asyncio.Event) -> None:
         self._items: deque[Item] = deque()
-        self._wakeup = asyncio.Event()
+        self._wakeup = wakeup
         self._room = asyncio.Event()
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     async def put(self, item: Item) -> None:
         """Waits while the queue is full."""
@@ -49,15 +46,8 @@ class ItemQueue:
         self._items.append(item)
         self._wakeup.set()
 
-    def pop(self) -> Item:
-        item = self._items.popleft()
+    def pop(self) -> Item | None:
+        if not self._items:
+            return None
         self._room.set()
-        return item
-
-    def wake(self) -> None:
-        """Something else has changed that a reader may wait for."""
-        self._wakeup.set()
-
-    async def wait(self) -> None:
-        self._wakeup.clear()
-        await self._wakeup.wait()
+        return self._items.popleft()

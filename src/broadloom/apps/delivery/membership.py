@@ -6,7 +6,6 @@ lost in between. While no desk answers, the connection goes on with the ticket t
 
 import asyncio
 import base64
-import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,8 +25,6 @@ from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery.service import Service
-
-log = logging.getLogger("broadloom")
 
 RETRY_S, RETRY_S_MAX = 0.2, 30.0
 """Pause before a failed attempt is repeated; doubles, with jitter."""
@@ -96,6 +93,9 @@ class Membership:
         self._loss: Rejected | ChannelClosed | None = None
         self._is_renewing = False
         self._task: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
 
     def begin(self, grant: Grant | None = None) -> None:
         """Join, with the grant if there is one already."""

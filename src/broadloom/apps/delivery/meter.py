@@ -66,10 +66,7 @@ class Meter:
     @property
     def topics(self) -> dict[str, str]:
         """The state of each entry that is metered."""
-        return {
-            path: each.state.value if not each.reason else f"{each.state.value}: {each.reason}"
-            for path, each in sorted(self._memberships.items())
-        }
+        return {path: str(each) for path, each in sorted(self._memberships.items())}
 
     async def __aenter__(self) -> Self:
         from broadloom.record import Tape  # needs the extra `record`
@@ -117,13 +114,17 @@ class Meter:
 
     async def wait_until_metering(self, *paths: str, timeout_s: float = 30.0) -> None:
         """Wait until the channels of these topics are joined. Raises `TimeoutError`."""
-        async with asyncio.timeout(timeout_s):
-            while True:
-                topics = [topic for path in paths for topic in self.service.topics(path)]
-                states = [self._memberships.get(topic.entry.path) for topic in topics]
-                if topics and all(each is not None and each.state is MembershipState.CONNECTED for each in states):
-                    return
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._is_metering(paths):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise TimeoutError(f"{', '.join(paths)}: not metered within {timeout_s:g} s") from None
+
+    def _is_metering(self, paths: tuple[str, ...]) -> bool:
+        topics = [topic for path in paths for topic in self.service.topics(path)]
+        states = [self._memberships.get(topic.entry.path) for topic in topics]
+        return bool(topics) and all(each is not None and each.state is MembershipState.CONNECTED for each in states)
 
     async def _follow(self) -> None:
         while True:

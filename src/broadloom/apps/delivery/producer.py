@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.apps.delivery.errors import DeniedError, NoDeskError, NoTopicError
 from broadloom.apps.delivery.membership import FINAL, Membership, MembershipState
 from broadloom.apps.delivery.messages import Action
 from broadloom.channel import Channel
+from broadloom.channel.closable import AsyncClosable
 
 if TYPE_CHECKING:
     from broadloom.apps.delivery.service import Service
@@ -21,7 +21,7 @@ ADVERT_HEADER = "advert"
 POLL_S = 0.02
 
 
-class Producer:
+class Producer(AsyncClosable):
     """Use it with `async with`."""
 
     def __init__(self, service: "Service", path: str, timeout_s: float | None) -> None:
@@ -65,16 +65,17 @@ class Producer:
     @property
     def state(self) -> str:
         """`connected`, or what it waits for, or why it was refused."""
-        membership = self._membership
-        if membership is None:
-            return MembershipState.CLOSED.value
-        return membership.state.value if not membership.reason else f"{membership.state.value}: {membership.reason}"
+        return str(self._membership) if self._membership is not None else MembershipState.CLOSED.value
 
     async def wait_for_subscribers(self, count: int = 1, timeout_s: float | None = None) -> None:
-        """Wait until this many other members are on the channel. A message reaches only those that are."""
-        async with asyncio.timeout(timeout_s):
-            while len((await self._channel_now()).members()) <= count:  # noqa: ASYNC110
-                await asyncio.sleep(POLL_S)
+        """Wait until this many other members are on the channel. A message reaches only those that are. Raises
+        `TimeoutError`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len((await self._channel_now()).members()) <= count:  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise TimeoutError(f"{self.path}: fewer than {count} subscribers within {timeout_s:g} s") from None
 
     async def wait_briefly_for_subscribers(self, timeout_s: float) -> int:
         """Wait at most this long for another member, and return how many there are."""
@@ -106,11 +107,6 @@ class Producer:
         if membership is not None:
             await membership.end()
         self._service._open.pop(self, None)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class _Connection:

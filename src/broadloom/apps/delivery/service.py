@@ -8,7 +8,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cryptography import x509
@@ -34,6 +33,7 @@ from broadloom.apps.delivery.messages import (
 )
 from broadloom.apps.delivery.subscribers import Account, Subscription, decode_account, decode_subscription
 from broadloom.channel import Channel
+from broadloom.channel.closable import AsyncClosable
 from broadloom.errors import BusyError, NoAnswerError, PeerGoneError, RefusedError, RequestError, UnknownPeerError
 from broadloom.mailboxes import Change, ChangeKind, MailboxError, Mailboxes, Watch
 from broadloom.protocol.roster.member import Member
@@ -59,7 +59,7 @@ NOT_HANDLED = ("no_handler", "busy", "expired", "leaving")
 """Refusals after which another desk can be asked."""
 
 
-class Service:
+class Service(AsyncClosable):
     """Use it with `async with`. `name` is the channel of the directory, `ticket` the one that its operator has issued;
     the name on it is that of the subscriber. Further options are those of `broadloom.connect`, such as `bootstrap`."""
 
@@ -106,11 +106,6 @@ class Service:
             self._channel.abort()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """End all that was opened with it, and leave the directory."""

@@ -15,13 +15,14 @@ from broadloom.apps.delivery.directory import Directory
 from broadloom.apps.delivery.feed import Feed as AsyncFeed
 from broadloom.apps.delivery.producer import Producer as AsyncProducer
 from broadloom.apps.delivery.service import Service as AsyncService
+from broadloom.channel.closable import AsyncClosable
 from broadloom.security import Ticket
 from broadloom.sync.bridge import Attribute, ClosableSyncWrapper, awaits, call, calls, calls_into, iterates, run
 
-T = TypeVar("T", AsyncFeed, AsyncProducer, AsyncService)
+C = TypeVar("C", bound=AsyncClosable)
 
 
-class _EnteredSyncWrapper(ClosableSyncWrapper[T]):
+class _EnteredSyncWrapper(ClosableSyncWrapper[C]):
     """A twin whose counterpart connects when its `async with` begins."""
 
     def __enter__(self) -> Self:
@@ -37,6 +38,7 @@ class Feed(_EnteredSyncWrapper[AsyncFeed]):
     rejected_count = Attribute[int](in_loop=True)
     member_names = calls(AsyncFeed.member_names)
     receive = awaits(AsyncFeed.receive)
+    receive_nowait = calls(AsyncFeed.receive_nowait)
     __iter__ = iterates(AsyncFeed.__aiter__)
 
 

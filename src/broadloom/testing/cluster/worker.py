@@ -5,6 +5,7 @@ Link changes are reported as they happen; everything else is counted and reporte
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from random import Random
@@ -34,7 +35,6 @@ REPORT_BACKLOG_BYTES_MAX = 1 << 20
 MISSED_RANGES_MAX = 50
 """Missed ranges listed per report; all are counted."""
 CLOSE_TIMEOUT_S = 2.0
-_COUNTERS = ("sent", "received", "duplicates")
 
 
 class PeerTally:
@@ -133,8 +133,9 @@ class ClusterPeer(ManagedPeer):
         assert isinstance(node, PartitionedNode)
         return node
 
-    def count(self, name: str) -> int:
-        return self.sent_count if name == "sent" else int(getattr(self.observer, f"{name}_count"))
+    def counts(self) -> Counter[str]:
+        seen = self.observer
+        return Counter(sent=self.sent_count, received=seen.received_count, duplicates=seen.duplicates_count)
 
     def slow_neighbors(self) -> list[int]:
         return [link.peer_id for link in self.node.peer.links if link.is_congested or link.backlog]
@@ -163,8 +164,8 @@ class ClusterWorker(Worker[ClusterPeer]):
     def __init__(self) -> None:
         super().__init__()
         self.tally = PeerTally()
-        self._reported_counts = dict.fromkeys(_COUNTERS, 0)
-        self._departed_counts = dict.fromkeys(_COUNTERS, 0)
+        self._reported_counts = Counter[str]()
+        self._departed_counts = Counter[str]()
         self._reported_heads: dict[int, int] = {}
         self._partition = Partition()
         self._sampled = SampledMessages()
@@ -193,8 +194,7 @@ class ClusterWorker(Worker[ClusterPeer]):
         return {}
 
     def on_removed(self, peer: ClusterPeer) -> None:
-        for name in _COUNTERS:
-            self._departed_counts[name] += peer.count(name)
+        self._departed_counts += peer.counts()
 
     # -- reports
 
@@ -206,11 +206,10 @@ class ClusterWorker(Worker[ClusterPeer]):
     def _report_counts(self) -> None:
         tally, self.tally = self.tally, PeerTally()
         peers = list(self.peers.values())
+        totals = sum((peer.counts() for peer in peers), Counter(self._departed_counts))
         counts = tally.as_dict()
-        for name in _COUNTERS:
-            total = self._departed_counts[name] + sum(peer.count(name) for peer in peers)
-            counts[name] = total - self._reported_counts[name]
-            self._reported_counts[name] = total
+        counts |= {name: totals[name] - self._reported_counts[name] for name in ("sent", "received", "duplicates")}
+        self._reported_counts = totals
         for peer in peers:
             if peer.chat_workload is not None:
                 peer.chat_workload.read_messages()

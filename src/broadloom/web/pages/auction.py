@@ -9,7 +9,7 @@ from broadloom.apps.auction import Kind, Phase, Room, Sale
 from broadloom.apps.auction.entry_text import CALLS, describe
 from broadloom.apps.auction.lot import amount_text
 from broadloom.web.auction_client import AuctionClient
-from broadloom.web.pages.layout import button, data_table, empty_state, every, heading, paragraph, section
+from broadloom.web.pages.layout import button, data_table, empty_state, every, heading, keep_joining, paragraph, section
 from broadloom.web.sources import Sources
 
 REFRESH_S = 0.3
@@ -52,7 +52,6 @@ class AuctionPage:
         self._client = client
         self._cards: dict[str, LotCard] = {}
         self._shown = -1
-        self._news_count = 0
         self._wait_label = paragraph("Joining the auction …", "bl-quiet")
         with ui.element("div").classes("bl-auction") as self._all:
             with ui.element("div").classes("bl-auction-lots"):
@@ -79,9 +78,7 @@ class AuctionPage:
     def _refresh(self) -> None:
         room = self._client.room
         if room is None:
-            if self._client.problem:
-                self._wait_label.set_text(f"{self._client.problem}. Retrying …")
-            self._client.start_joining()
+            keep_joining(self._client, self._wait_label)
             return
         self._wait_label.set_text(f"Nothing is accepted at the moment: {room.stalled}." if room.stalled else "")
         self._wait_label.set_visibility(bool(room.stalled))

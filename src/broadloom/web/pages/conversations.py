@@ -7,7 +7,7 @@ from nicegui import ui
 
 from broadloom.groups import GroupId, GroupInfo, GroupMessage, MessageId
 from broadloom.web.group_client import TEXT_CHARS_MAX, GroupClient, GroupTranscript, display_text
-from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, paragraph
+from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, keep_joining, paragraph
 from broadloom.web.sources import Sources
 
 REFRESH_S = 0.5
@@ -76,9 +76,7 @@ class Conversations:
     async def _refresh(self) -> None:
         client = self._client
         if client.groups is None:
-            if client.problem:
-                self._wait_label.set_text(f"{client.problem}. Retrying …")
-                client.start_joining()
+            keep_joining(client, self._wait_label)
             return
         self._wait_label.set_visibility(False)
         self._all.set_visibility(True)

@@ -9,7 +9,7 @@ from broadloom.apps.game import GAMES, IllegalActionError
 from broadloom.apps.game.lobby import Activity, Listing
 from broadloom.web.game_client import GameClient, GamePlay, GameWindow
 from broadloom.web.pages.game_board import GameBoard
-from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, paragraph, section
+from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, keep_joining, paragraph, section
 from broadloom.web.sources import Sources
 
 LIST_REFRESH_S = 0.5
@@ -123,9 +123,7 @@ class GamesPage:
     def _refresh_list(self) -> None:
         lobby = self._client.lobby
         if lobby is None:
-            if self._client.problem:
-                self._wait_label.set_text(f"{self._client.problem}. Retrying …")
-            self._client.start_joining()
+            keep_joining(self._client, self._wait_label)
             return
         self._wait_label.set_visibility(False)
         self._all.set_visibility(True)

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from nicegui import ui
 
 from broadloom.web.error_messages import describe_error
+from broadloom.web.own_peer import PageClient
 from broadloom.web.sources import Sources
 
 Act = Callable[[], Awaitable[object] | object]
@@ -166,10 +167,25 @@ def paragraph(text: str, classes: str = "") -> ui.label:
 
 
 def empty_state(sentence: str, hint: str) -> None:
-    """What to show when there is nothing to show: a sentence and a way out."""
+    """What to show when there is nothing to show: a sentence and a way out, with commands in backticks."""
     with ui.element("div").classes("bl-empty"):
         paragraph(sentence)
-        paragraph(hint, "bl-quiet")
+        hint_paragraph(hint)
+
+
+def hint_paragraph(text: str, classes: str = "") -> None:
+    """A quiet paragraph in which the parts in backticks are code."""
+    with ui.element("p").classes(f"bl-quiet bl-hint {classes}"):
+        for number, part in enumerate(text.split("`")):
+            with ui.element("code" if number % 2 else "span").classes("bl-code" if number % 2 else ""):
+                ui.label(part)
+
+
+def keep_joining(client: PageClient, label: ui.label) -> None:
+    """Show why joining failed, and try again."""
+    if client.problem:
+        label.set_text(f"{client.problem}. Retrying …")
+    client.start_joining()
 
 
 def data_table(label: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> ui.element:

@@ -6,7 +6,7 @@ from itertools import islice
 from nicegui import ui
 
 from broadloom.rules import HeldMessage, Rules
-from broadloom.web.pages.layout import data_table, every, paragraph, section, subheading
+from broadloom.web.pages.layout import data_table, every, hint_paragraph, paragraph, section, subheading
 
 REFRESH_S = 2.0
 ROWS_MAX = 100
@@ -20,10 +20,10 @@ class ServerRules:
         self._rules = rules
         self._shown: list[object] = []
         with section("Rules of this server").classes("bl-server-rules"):
-            paragraph(
+            hint_paragraph(
                 "What they have done with messages that this server sent. Release or drop held messages with "
                 "`broadloom rules held`.",
-                "bl-quiet bl-small",
+                "bl-small",
             )
             self._error = paragraph("", "bl-mistake-text")
             self._tables = ui.element("div")
@@ -54,16 +54,7 @@ class ServerRules:
                 data_table(
                     "Held messages, the oldest first",
                     ("Id", "Subject", "Bytes", "Rule", "Reason"),
-                    (
-                        (
-                            each.id,
-                            each.out.headers.get("subject", ""),
-                            f"{len(each.out.data):,}",
-                            each.rule,
-                            each.reason,
-                        )
-                        for each in islice(held, ROWS_MAX)
-                    ),
+                    map(_held_row, islice(held, ROWS_MAX)),
                 )
 
 

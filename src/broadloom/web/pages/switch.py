@@ -5,8 +5,18 @@ from functools import partial
 
 from nicegui import ui
 
-from broadloom.switch import MessageId, State
-from broadloom.web.pages.layout import button, data_table, empty_state, every, guarded, heading, paragraph, section
+from broadloom.switch import MessageId, MessageState
+from broadloom.web.pages.layout import (
+    button,
+    data_table,
+    empty_state,
+    every,
+    guarded,
+    heading,
+    keep_joining,
+    paragraph,
+    section,
+)
 from broadloom.web.seen_request import SeenRequest
 from broadloom.web.sources import Sources
 from broadloom.web.switch_client import SwitchClient
@@ -20,7 +30,7 @@ SHOWN_MAX = 50
 QUEUE_COLUMNS = ("Program", "Session", "Where", "Waiting")
 COLUMNS = ("Operation", "Does", "Scope", "Program", "Session", "Where", "State")
 FILTERS = {"all": "All", "open": "Running", "failed": "Failed"}
-SIGNS = {State.HANDLED: ("held", "✓ handled"), State.FAILED: ("broken", "✗ failed")}
+SIGNS = {MessageState.HANDLED: ("held", "✓ handled"), MessageState.FAILED: ("broken", "✗ failed")}
 
 
 def build(sources: Sources) -> None:
@@ -125,9 +135,7 @@ class SwitchPage:
         client = self._client
         self._sources.check_live()
         if client.switch is None:
-            if client.problem:
-                self._wait_label.set_text(f"{client.problem}. Retrying …")
-            client.start_joining()
+            keep_joining(client, self._wait_label)
             return
         self._wait_label.set_visibility(False)
         self._all.set_visibility(True)
@@ -179,7 +187,7 @@ class SwitchPage:
                 name = self._client.switch.channel.name
                 empty_state(
                     "No program has registered anything.",
-                    f"Try it from another terminal: broadloom switch handle {name}{options} upper -- tr a-z A-Z",
+                    f"Try it from another terminal: `broadloom switch handle {name}{options} upper -- tr a-z A-Z`",
                 )
 
 
@@ -231,7 +239,7 @@ class RequestList:
             case "open":
                 return not seen.is_ended
             case "failed":
-                return seen.state is State.FAILED
+                return seen.state is MessageState.FAILED
         return True
 
     def _show(self, seen: SeenRequest, element: ui.element) -> None:
@@ -259,7 +267,7 @@ class RequestList:
         with ui.element("div"):
             if seen.text:
                 ui.label(f"data: {seen.text}").classes("bl-code bl-text")
-            if seen.state is State.FAILED and seen.reason is not None:
+            if seen.state is MessageState.FAILED and seen.reason is not None:
                 reason = seen.reason.name.lower().replace("_", " ")
                 ui.label(f"{reason}: {seen.reply}" if seen.reply else reason).classes("bl-text bl-mistake-text")
             elif seen.reply:

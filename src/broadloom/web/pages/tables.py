@@ -75,7 +75,7 @@ class Tables:
             self._list_entries()
         self._empty_label.set_visibility(not entries)
         if not entries:
-            self._empty_label.set_text("No tables yet." + ("" if waiting else " Run `broadloom pipeline run`."))
+            self._empty_label.set_text("No tables yet." + ("" if waiting else " Run broadloom pipeline run."))
             self._summary_box.clear()
             self._written_at = ""
             if self._view is not None:
@@ -153,7 +153,7 @@ class TableView:
         self.entry = entry
         self._first = 0
         with section(entry.name) as self.container:
-            paragraph(entry.question or "Install the extra `pipeline` to see descriptions.", "bl-question")
+            paragraph(entry.question or "Install the extra “pipeline” to see descriptions.", "bl-question")
             with ui.element("div").classes("bl-do"):
                 columns = {"": "All rows", **{name: name for name in catalog.schema(entry).names}}
                 self._column = ui.select(columns, value="", label="Filter by").props("outlined dense options-dense")
