@@ -16,7 +16,7 @@ from broadloom.pipeline.live.micro_batch import MicroBatchResult, process_micro_
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.tables import sessions as whole
 from broadloom.pipeline.tables.sessions import SessionRule
-from broadloom.record.arrow_import import pa
+from broadloom.record.arrow_import import pa, pc
 from tests.pipeline.event_rows import event_table
 from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers, on_tape
 
@@ -163,6 +163,25 @@ def test_late_events_are_counted_and_change_nothing(tape):
     for name in ("traffic", "latency", "sessions", "fabric_snapshots"):
         assert _rows(tables[name], tables[name].columns) == _rows(expected[name], expected[name].columns)
     assert after.watermark_us == before.watermark_us
+
+
+def test_clock_that_is_behind_shows_in_the_counts(tape):
+    is_own = pc.equal(tape["peer"], tape["peer"][0])
+    delivered = pc.sum(pc.and_(is_own, pc.equal(tape["kind"], "delivered"))).as_py()
+    tables, result = run([_behind(tape, is_own, 1)])
+    assert result.excluded_rows == 0
+    assert tables["latency"]["negative_count"].sum() == delivered
+    wrong = _behind(tape, is_own, RULES.lateness_s + 300)
+    tables, result = run([wrong.filter(pc.invert(is_own)), wrong.filter(is_own)])
+    assert result.excluded_rows == tables["excluded_events"]["event_count"].sum() == pc.sum(is_own).as_py()
+    assert tables["traffic"]["event_count"].sum() == tape.num_rows - result.excluded_rows
+
+
+def _behind(tape: pa.Table, is_own: pa.ChunkedArray, seconds: float) -> pa.Table:
+    """With these rows by a clock that is behind."""
+    field, times = tape.schema.field("event_time"), tape["event_time"].cast(pa.int64())
+    times = pc.if_else(is_own, pc.subtract(times, round(seconds * 1e6)), times).cast(field.type)
+    return tape.set_column(tape.schema.names.index("event_time"), field, times)
 
 
 def test_future_events_do_not_move_the_watermark(tape):

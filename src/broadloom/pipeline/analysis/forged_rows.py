@@ -55,7 +55,8 @@ def out_of_line(numbers: Sequence[int]) -> list[int]:
 
 def odd_sendings(events: pl.DataFrame) -> pl.DataFrame:
     """Sendings that break the numbering of their author: with `is_forged` certainly, else because they skip numbers."""
-    sent = events.filter(pl.col("kind") == "sent").select(_SENT_COLUMNS).sort("peer", "run_id", "ordinal")
+    sent = events.select("kind", *_SENT_COLUMNS).filter(pl.col("kind") == "sent").drop("kind")
+    sent = sent.sort("peer", "run_id", "ordinal")
     is_wrong = (pl.col("author") != pl.col("peer")).fill_null(True) | (pl.col("sequence") > SEQUENCE_MAX)
     own = sent.filter(~is_wrong).with_columns(step=_step())
     forged = [sent.filter(is_wrong)]

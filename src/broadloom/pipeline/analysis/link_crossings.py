@@ -44,7 +44,7 @@ def sampled(events: pl.DataFrame, event_count: int) -> pl.DataFrame:
     one_in = max(event_count // CLOCK_ROWS, 1)
     authors = events["author"].unique().drop_nulls()
     if one_in == 1 or not len(authors):
-        return events.filter(is_kind).select(COLUMNS)
+        return events.select(COLUMNS).filter(is_kind)
     # A phase per author, so that authors of few messages have some in the sample too.
     phase = (authors.cast(pl.String).hash(_SAMPLE_SEED) % one_in).cast(pl.Int64)
     codes = authors.to_physical()

@@ -15,8 +15,6 @@ from broadloom.record.arrow_import import pa
 
 Ints = npt.NDArray[np.int64]
 
-HOUR_S = 3600
-
 
 def to_ten_thousandths(price: Decimal) -> int:
     return int(price.scaleb(PRICE_PLACES))

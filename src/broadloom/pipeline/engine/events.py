@@ -65,7 +65,8 @@ def _column(name: str, values: pa.ChunkedArray) -> pl.Series:
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     parts = [_codes(name, chunk) for chunk in values.chunks if len(chunk)]
-    return pl.concat(parts) if parts else pl.Series(name, [], TEXT)
+    # One chunk, as in other columns: polars would copy a frame of different chunks in every operation.
+    return pl.concat(parts, rechunk=True) if parts else pl.Series(name, [], TEXT)
 
 
 def _codes(name: str, chunk: pa.DictionaryArray) -> pl.Series:

@@ -22,6 +22,9 @@ from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
 from broadloom.pipeline.tables.sessions import SIGN_COLUMNS, rule
 from broadloom.record.schema import EventKind
 
+DELIVERY_KINDS = ("received", "delivered")
+"""Most rows of a tape."""
+
 _KIND = pl.col("kind")
 _TIME = pl.col("event_time")
 _FIRST_AND_LAST = {"first_time": _TIME.min(), "last_time": _TIME.max()}
@@ -33,6 +36,8 @@ class Scan:
     function: Callable[[pl.DataFrame, Mapping[str, Any]], pl.DataFrame]
     tables: frozenset[str]
     """Tables that need it."""
+    needs_deliveries: bool = False
+    """Whether it looks at rows of `DELIVERY_KINDS`."""
 
 
 def _membership(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
@@ -145,7 +150,7 @@ _ON_FABRIC = frozenset({"membership_intervals"})
 _ON_AUDIT = frozenset({"delivery_balances"})
 
 SCANS = {
-    "messages": Scan(messages_function.EVENT_COLUMNS, _messages, frozenset({"messages"})),
+    "messages": Scan(messages_function.EVENT_COLUMNS, _messages, frozenset({"messages"}), needs_deliveries=True),
     "membership": Scan(
         _MEMBERSHIP,
         _membership,
@@ -155,10 +160,16 @@ SCANS = {
         ("peer", "run_id", "event_time", "ordinal"),
         _peer_spans,
         frozenset({"messages", "recorded_peers", "clock_offsets"}) | _ON_FABRIC,
+        needs_deliveries=True,
     ),
-    "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, frozenset({"messages"}) | _ON_FABRIC),
-    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"})),
-    "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
+    "relayed": Scan(
+        ("kind", "run_id", "neighbor", "event_time"),
+        _relayed,
+        frozenset({"messages"}) | _ON_FABRIC,
+        needs_deliveries=True,
+    ),
+    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"}), needs_deliveries=True),
+    "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT, needs_deliveries=True),
     "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, frozenset({"messages"})),
     "odd_sendings": Scan(
         ("kind", "author", "sequence", "peer", "run_id", "ordinal", "event_time"),
@@ -169,8 +180,10 @@ SCANS = {
     "roster": Scan(
         ("kind", "run_id", "ordinal", "event_time", "peer", "author"), _roster, frozenset({"sessions"}) | _ON_FABRIC
     ),
-    "seconds": Scan(("kind", "run_id", "event_time", "event_count"), _seconds, frozenset({"redundancy"})),
-    "active": Scan(("kind", "event_time", "peer", "author"), _active, frozenset({"activity"})),
+    "seconds": Scan(
+        ("kind", "run_id", "event_time", "event_count"), _seconds, frozenset({"redundancy"}), needs_deliveries=True
+    ),
+    "active": Scan(("kind", "event_time", "peer", "author"), _active, frozenset({"activity"}), needs_deliveries=True),
     "signs": Scan(_SIGNS, _signs, frozenset({"sessions"})),
     "impressions": Scan(
         ("kind", "name", "group_id", "topic", "event_time", "peer"), _impressions, frozenset({"ad_broadcasts"})
@@ -183,4 +196,4 @@ SCANS = {
 
 def crossing_rows(events: pl.DataFrame) -> pl.DataFrame:
     """What the stage `cross` needs: every event by which a peer has a message."""
-    return events.filter(_KIND.is_in(CROSSING_KINDS)).select(CROSSING_COLUMNS)
+    return events.select(CROSSING_COLUMNS).filter(_KIND.is_in(CROSSING_KINDS))

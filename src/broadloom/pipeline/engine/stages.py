@@ -15,7 +15,7 @@ from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, arrow, confor
 from broadloom.pipeline.analysis.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
-from broadloom.pipeline.engine.scans import SCANS
+from broadloom.pipeline.engine.scans import DELIVERY_KINDS, SCANS
 from broadloom.pipeline.table import ChannelInputs, Stage
 from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency
 from broadloom.pipeline.tables.audit_findings import (
@@ -121,7 +121,17 @@ class TableWriter:
 
 def scan(job: Job, events: pl.DataFrame) -> Frames:
     """The first scan of a part."""
-    return {name: each.function(events, job.settings) for name, each in SCANS.items() if each.tables & job.wanted}
+    found: Frames = {}
+    few: pl.DataFrame | None = None
+    for name, each in SCANS.items():
+        if not each.tables & job.wanted:
+            continue
+        rows = events
+        if not each.needs_deliveries:
+            few = rows = few if few is not None else events.filter(~pl.col("kind").is_in(DELIVERY_KINDS))
+        # Only its columns: a filter copies all that are there.
+        found[name] = each.function(rows.select(each.columns), job.settings)
+    return found
 
 
 def build_stage(job: Job, stage: Stage, inputs: ChannelInputs, writer: TableWriter) -> None:

@@ -47,7 +47,6 @@ FORGED_COLUMNS = (
 )
 """The columns of forged rows; `detail` says why."""
 
-KINDS = ("received", "delivered", "missed")
 EVENT_COLUMNS = (
     *("kind", "author", "sequence", "last_sequence", "peer", "event_time", "run_id", "ordinal", "hops", "neighbor"),
     *("size_bytes", "parent_author", "parent_sequence"),
@@ -61,10 +60,11 @@ def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.Da
     keys that are returned with them.
     """
     kind = pl.col("kind")
-    rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS).rename({"peer": "receiver"})
-    missed = expand_missed(rows.filter(kind == "missed"), messages)
+    events = events.select(EVENT_COLUMNS).rename({"peer": "receiver"})
+    rows, reports = events.filter(kind.is_in(("received", "delivered"))), events.filter(kind == "missed")
+    missed = expand_missed(reports, messages)
     keys = MessageKeys(
-        [rows["author"], rows["receiver"], rows["parent_author"], messages["author"]],
+        [rows["author"], rows["receiver"], rows["parent_author"], *reports["author", "receiver"], messages["author"]],
         [rows["sequence"], missed["sequence"], messages["sequence"]],
     )
     sent = pl.when("is_recorded")
@@ -74,16 +74,17 @@ def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.Da
         sent_size=sent.then("size_bytes"),
         is_sent=pl.lit(True),
     )
-    reports = rows.filter(kind == "missed").join(missed, on=["author", "sequence", "receiver"], how="anti")
-    rows = rows.filter(kind != "missed").with_columns(key=keys.delivery(), message=keys.message())
+    reports = reports.join(missed, on=["author", "sequence", "receiver"], how="anti")
+    rows = rows.with_columns(key=keys.delivery(), message=keys.message())
     rows = rows.join(known, on="message", how="left", maintain_order="left")
     rows, forged = _split_forged(rows.drop("message"), reports)
-    received = rows.filter(kind == "received").select(
-        *("key", "neighbor"),
+    received = rows.select(
+        *("kind", "key", "neighbor"),
         *(pl.col(name).alias(f"{name}_other") for name in ("hops", "size_bytes", "run_id", "sent_time")),
         received_time="event_time",
     )
-    delivered = _first_deliveries(rows.filter(kind == "delivered"))
+    received = received.filter(kind == "received").drop("kind")
+    delivered = _first_deliveries(rows)
     if received["key"].n_unique() < received.height:
         twice = rows.filter(kind == "received").filter(pl.col("key").is_duplicated())
         twice = twice.join(delivered.filter(pl.col("delivery_count") > 1), "key", "anti")
@@ -135,13 +136,15 @@ def _split_forged(rows: pl.DataFrame, reports: pl.DataFrame) -> tuple[pl.DataFra
     )
     reports = reports.with_columns(detail=pl.lit("reports messages far beyond the last one that is known"))
     wrong = rows.filter(~is_right).with_columns(detail=detail)
+    rows = rows.filter(is_right) if wrong.height else rows
     forged = plain(pl.concat([wrong.select(FORGED_COLUMNS), reports.select(FORGED_COLUMNS)]))
-    return rows.filter(is_right).drop("sent_size", "is_sent"), forged
+    return rows.drop("sent_size", "is_sent"), forged
 
 
-def _first_deliveries(delivered: pl.DataFrame) -> pl.DataFrame:
+def _first_deliveries(rows: pl.DataFrame) -> pl.DataFrame:
     columns = ("key", "ordinal", "hops", "size_bytes", "run_id", "parent_author", "parent_sequence", "sent_time")
-    found = delivered.select(*columns, delivered_time="event_time")
+    found = rows.select("kind", *columns, delivered_time="event_time")
+    found = found.filter(pl.col("kind") == "delivered").drop("kind")
     if found["key"].n_unique() == found.height:
         nothing = pl.lit(None, pl.Int64)
         return found.with_columns(delivery_count=pl.lit(1, pl.Int64), again_ordinal=nothing, again_hops=nothing)

@@ -53,15 +53,21 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
     """One row per message of some events of one channel; of a message that is not recorded there, one per run.
     `witness` is a peer that has it."""
     kind = pl.col("kind")
-    rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS)
-    forged = odd_sendings(rows).filter("is_forged")
+    forged = odd_sendings(events).filter("is_forged")
     if forged.height:
-        rows = rows.join(forged, ["run_id", "ordinal"], "anti")
+        events = events.join(forged, ["run_id", "ordinal"], "anti", maintain_order="left")
+    # Metadata of messages is looked up by place, instead of being copied with all rows about them.
+    rows = events.select("kind", "author", "sequence", "event_time", "run_id", place=pl.int_range(pl.len()))
+    rows = rows.filter(kind.is_in(KINDS))
     keys = MessageKeys([rows["author"]], [rows["sequence"]])
-    rows = rows.with_columns(key=keys.message())
-    seen = _seen(rows)
-    sent = rows.filter(kind == "sent").sort("ordinal").unique("key", keep="first", maintain_order=True)
-    seen_run = pl.lit(None, TEXT_CODES).alias("seen_run_id")
+    rows = rows.select("kind", "event_time", "run_id", "place", key=keys.message())
+    by_run = [
+        _seen(each).with_columns(seen_run_id=pl.lit(run, TEXT_CODES))
+        for (run,), each in rows.partition_by("run_id", as_dict=True).items()
+    ]
+    seen = _merge_seen(pl.concat(by_run) if by_run else _seen(rows), ["key"])
+    sent = _look_up(events, rows.filter(kind == "sent")).sort("ordinal")
+    sent = sent.unique("key", keep="first", maintain_order=True)
     found = [
         sent.select(
             *("key", "author", "sequence", "run_id", "ordinal", *_METADATA_COLUMNS),
@@ -74,9 +80,10 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
     for others in ("delivered", "received"):
         if sum(each.height for each in found) < seen.height:
             known = pl.concat([each.select("key") for each in found])
-            rest = rows.filter(kind == others).join(known, on="key", how="anti").unique("key", keep="first")
+            rest = rows.filter(kind == others).join(known, on="key", how="anti")
+            rest = rest.group_by("key").agg(pl.col("place").min())
             found.append(
-                rest.select(
+                _look_up(events, rest).select(
                     *("key", "author", "sequence"),
                     pl.lit(None, TEXT_CODES).alias("run_id"),
                     pl.lit(None, pl.Int64).alias("ordinal"),
@@ -86,17 +93,15 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
                     witness="peer",
                 )
             )
-    recorded = found[0].join(seen, on="key").with_columns(seen_run)
+    recorded = found[0].join(seen, on="key").with_columns(seen_run_id=pl.lit(None, TEXT_CODES))
     if len(found) == 1:
         return recorded.drop("key")
-    runs = rows["run_id"].unique()
-    by_run = [
-        (seen if len(runs) == 1 else _seen(rows.filter(pl.col("run_id") == run))).with_columns(
-            seen_run_id=pl.lit(run, TEXT_CODES)
-        )
-        for run in runs.cast(pl.String)
-    ]
     return pl.concat([recorded, pl.concat(found[1:]).join(pl.concat(by_run), on="key")]).drop("key")
+
+
+def _look_up(events: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The events at the places of these rows, with their `key`."""
+    return events.select(EVENT_COLUMNS)[rows["place"]].with_columns(rows["key"])
 
 
 def _seen(rows: pl.DataFrame) -> pl.DataFrame:
@@ -109,13 +114,17 @@ def _seen(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _merge_seen(parts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    return parts.group_by(keys).agg(
+        pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received", "has_receipt").any()
+    )
+
+
 def merge_messages(parts: pl.DataFrame) -> pl.DataFrame:
     """One row per message of a channel, from several results of `gather_messages`."""
     keys = _KEYS
     if parts.select(keys).is_duplicated().any():
-        sums = parts.group_by(keys).agg(
-            pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received", "has_receipt").any()
-        )
+        sums = _merge_seen(parts, keys)
         # The author's row; without one, a row with a delivery, which has all the metadata.
         best = parts.sort(
             pl.col("is_recorded").not_(), pl.col("delivery_count") == 0, "first_seen_time", "ordinal", nulls_last=True
