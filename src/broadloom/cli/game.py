@@ -225,7 +225,7 @@ async def _play(
     json: bool,
 ) -> None:
     from broadloom.apps.game import Play
-    from broadloom.apps.game.play import own_name
+    from broadloom.apps.session import own_name
     from broadloom.cli.game_screen import GameScreen
 
     async with _lobby(channel, join_options, stop) as lobby:

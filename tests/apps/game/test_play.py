@@ -141,7 +141,7 @@ async def test_game_log_of_any_player_replays_to_the_same_state(kind: type[Chain
             if action is not None:
                 await play.do(action.name, **action.values)
             await all_equal([anna, ben])
-        await ben.left()
+        await ben.departed()
         await all_equal([anna, ben])
         hashes = {anna.state_hash()}
     for name in ("Anna", "Ben"):

@@ -20,7 +20,6 @@ from broadloom.apps.game.changes import (
     Change,
     Diverged,
     Left,
-    Missed,
     Over,
     Refused,
     Rewound,
@@ -35,6 +34,7 @@ from broadloom.apps.game.games import GAMES, make_game
 from broadloom.apps.game.participant import ANY_ROLE
 from broadloom.apps.game.play import Play, join
 from broadloom.apps.game.table import Phase, Seat, Table
+from broadloom.apps.missed import Missed
 
 __all__ = [
     "ANY_ROLE",

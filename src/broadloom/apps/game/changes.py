@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broadloom.apps.game.game import Action, Result
 from broadloom.apps.game.table import Phase, Table
+from broadloom.apps.missed import Missed
 
 
 class Arrived(NamedTuple):
@@ -73,12 +74,6 @@ class Said(NamedTuple):
     name: str
     peer_id: int
     text: str
-
-
-class Missed(NamedTuple):
-    """This program did not read its changes in time: the oldest were dropped."""
-
-    change_count: int
 
 
 Change = Arrived | Left | StoodIn | Back | Started | Acted | Refused | Over | Rewound | Diverged | Said | Missed
