@@ -6,6 +6,7 @@ reading the entries of an ordered conversation, waiting for their effects, event
 """
 
 import asyncio
+import json
 import logging
 from abc import abstractmethod
 from collections import deque
@@ -21,6 +22,7 @@ from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError
 from broadloom.order import Entry, Order, Placed, Rewound, Skipped
+from broadloom.protocol.events import LayerEvent
 from broadloom.wire import PeerId
 
 log = logging.getLogger("broadloom")
@@ -28,6 +30,8 @@ log = logging.getLogger("broadloom")
 E = TypeVar("E")
 S = TypeVar("S", bound="AppSession[Any]")
 
+APP_ENTRY = "app_entry"
+"""The kind on the tape (docs/tape.md)."""
 TIMEOUT_S = 10.0
 """For one entry."""
 JOIN_TIMEOUT_S = 30.0
@@ -42,7 +46,7 @@ class AppSession(LayerRuntime, Generic[E]):
     use it from the event loop of the channel."""
 
     _what = "application"
-    """The word for it in messages."""
+    """The word for it, in messages and on the tape."""
     _error: type[BroadloomError] = BroadloomError
     _events_max: int | None = EVENTS_MAX
 
@@ -243,6 +247,27 @@ class AppSession(LayerRuntime, Generic[E]):
         while not condition():
             self._check_open()
             await self._changed.wait()
+
+    def _record(
+        self,
+        status: str,
+        author: int | None = None,
+        number: int | None = None,
+        *,
+        owner: str | None = None,
+        reason: str | None = None,
+        **figures: Any,
+    ) -> None:
+        """A row on the tape, if the channel has one: who did what, and figures of it. No texts of people."""
+        if self.observer is not None:
+            by = PeerId(author) if author is not None else None
+            figures = {name: value for name, value in figures.items() if value is not None}
+            text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"))
+            self.observer.on_event(
+                LayerEvent(
+                    APP_ENTRY, by, number, name=self._what, reason=reason, status=status, actions=text, owner=owner
+                )
+            )
 
     # -- tasks
 

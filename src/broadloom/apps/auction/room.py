@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broadloom.apps.auction.auctioneer import Auctioneer, Call
-from broadloom.apps.auction.entries import AuctionEntry, Unsealed
+from broadloom.apps.auction.entries import AuctionEntry, Bid, Opened, Revealed, Sold, Unsealed, Unsold
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
 from broadloom.apps.auction.ledger import Ledger, Outcome, notary_names
 from broadloom.apps.auction.log_file import verifier, write_log
@@ -150,9 +150,24 @@ class Room(AppSession[AuctionEntry]):
         found = self.ledger.apply(entry.index, entry.data)
         self.entries += found
         for each in found:
+            self._record_effect(entry.author, each)
             self.emit(each)
             if isinstance(each, Unsealed):
                 self._start(self._reveal, self.sales[each.lot])
+
+    def _record_effect(self, author: int, effect: AuctionEntry) -> None:
+        figures, owner, amount = {"lot": effect.lot}, None, None
+        match effect:
+            case Opened(terms=terms):
+                owner, figures["kind"] = terms.seller, terms.kind.value
+            case Bid() | Revealed():
+                owner, amount = effect.bidder, effect.amount
+            case Sold():
+                owner, amount = effect.winner, effect.price
+        if amount is not None:
+            figures["amount"] = amount_text(amount)
+        reason = effect.reason if isinstance(effect, Unsold) else None
+        self._record(type(effect).__name__.lower(), author, effect.number, owner=owner, reason=reason, **figures)
 
     def _on_order_event(self, event: OrderEvent) -> None:
         if isinstance(event, Diverged):

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.apps.conference import live
-from broadloom.apps.conference.actions import Action, Arrive, Leave, Point, Viewpoint
+from broadloom.apps.conference.actions import Action, Arrive, Leave, Point, Viewpoint, name_of_action
 from broadloom.apps.conference.core import Done, MeetingCore
 from broadloom.apps.conference.errors import ConferenceError, MeetingFullError
 from broadloom.apps.conference.state import MeetingState
@@ -135,8 +135,16 @@ class Participation(AppSession[MeetingEvent]):
         if done is not None:
             if done.author == self.me:
                 self._own_applied = max(self._own_applied, done.sent.number)
+            self._record_action(done)
             self.emit(done)
         self._check_duties()
+
+    def _record_action(self, done: Done) -> None:
+        action = done.sent.action
+        owner = action.name if isinstance(action, Arrive) else None
+        reason = None if done.is_permitted else "not permitted"
+        term = self.state.floor.term
+        self._record(name_of_action(action), done.author, done.sent.number, owner=owner, reason=reason, term=term)
 
     def _on_rewound(self, rewound: Rewound) -> None:
         self._core.on_rewound(rewound, self.now())

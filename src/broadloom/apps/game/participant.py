@@ -230,7 +230,9 @@ class Participant:
         self._report_action(entry)
 
     def _report_action(self, entry: Entry) -> None:
-        if entry.kind is Kind.ACT and self.timeline.problem(entry) == "":
+        problem = self.timeline.problem(entry)
+        self.runtime.on_applied(entry, problem)
+        if entry.kind is Kind.ACT and problem == "":
             self.runtime.emit(Acted(entry.role, Action(entry.name, entry.values)))
 
     # -- comparing states

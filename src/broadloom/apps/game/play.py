@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broadloom.apps.game.changes import Change
+from broadloom.apps.game.changes import Change, Over, Started
 from broadloom.apps.game.entry import Entry, Kind, checked_name, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
@@ -279,6 +279,26 @@ class Play(AppSession[Change]):
     def sequencer(self) -> int | None:
         epoch = self._conversation.epoch if self._conversation is not None else None
         return epoch.sequencer if epoch is not None else None
+
+    def emit(self, change: Change) -> None:
+        match change:
+            case Started():
+                self._record_round("started")
+            case Over(result):
+                self._record_round("over", winner=result.winner, hash=self.state_hash())
+        super().emit(change)
+
+    def _record_round(self, status: str, **figures: Any) -> None:
+        table = self.table
+        players = {role: seat.name for role, seat in table.seats.items()}
+        self._record(status, number=table.round, game=self.game.name, round=table.round, players=players, **figures)
+
+    def on_applied(self, entry: Entry, problem: str | None) -> None:
+        if self.observer is None:
+            return
+        figures = {"game": self.game.name, "round": self.table.round, "role": entry.role}
+        owner = entry.name if entry.kind is Kind.SIT else None
+        self._record(entry.kind, entry.author, entry.number, owner=owner, reason=problem or None, **figures)
 
     def on_settled(self, number: int, problem: str) -> None:
         if number in self._outcomes:
