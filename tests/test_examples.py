@@ -20,7 +20,7 @@ EXPECTED_OUTPUT = {
     "meeting.py": "Only a scratch.",
     "news_service.py": "sports/nfl/scores, nfl: Tea at half price (ad spring-sale)",
     "newsletter.py": "Ada wrote: Issue 1",
-    "nim.py": "Ben sees that Anna has won",
+    "nim.py": "Ben sees that player 1 has won",
     "rules.py": "The partner reads: Plan B: ask [redacted]",
     "sensors.py": "missed: 0",
     "tape.py": "0 dropped",
