@@ -81,7 +81,8 @@ Change = Arrived | Left | StoodIn | Back | Started | Acted | Refused | Over | Re
 
 def changes_between(before: Table, after: Table) -> Iterator[Change]:
     """What is different in the seats and the phase."""
-    for role, seat in after.seats.items():
+    is_same = after.seats is before.seats  # actions do not change them
+    for role, seat in () if is_same else after.seats.items():
         old = before.seats[role]
         if old.name and old.name != seat.name:
             yield Left(role, old.name)
