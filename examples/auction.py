@@ -28,7 +28,7 @@ async def main(folder: Path) -> None:
 
         async def enter(who: str) -> auction.Room:
             ticket = authority.issue_ticket(who, Role.PRODUCER, NOW + timedelta(hours=1))
-            return await stack.enter_async_context(auction.open(name, ticket=ticket, store=folder / f"{who}.db"))
+            return await stack.enter_async_context(auction.join(name, ticket=ticket, store=folder / f"{who}.db"))
 
         rooms = [await enter(who) for who in ("notary-1", "notary-2", "notary-3", "sam", "anna")]
         *_, sam, anna = rooms

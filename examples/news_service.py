@@ -24,9 +24,9 @@ def ticket(name: str) -> Ticket:
 async def main(tapes: str) -> None:
     async with (
         delivery.Desk(NAME, OWNER, creators=["editor"], qualifications={"paid": ["anna"]}),
-        delivery.open(NAME, ticket("editor")) as editor,
-        delivery.open(NAME, ticket("nfl")) as nfl,
-        delivery.open(NAME, ticket("anna")) as anna,
+        delivery.join(NAME, ticket("editor")) as editor,
+        delivery.join(NAME, ticket("nfl")) as nfl,
+        delivery.join(NAME, ticket("anna")) as anna,
         delivery.Meter(NAME, ticket("meter"), tapes) as meter,
     ):
         await editor.create(TOPIC, producers=["nfl"], plans=["visitor"], qualifications=["paid"])

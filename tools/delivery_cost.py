@@ -42,7 +42,7 @@ class Room:
 
     async def open(self, name: str) -> delivery.Service:
         ticket = self._authority.issue_ticket(name, Role.CONSUMER, datetime.now(UTC) + timedelta(hours=1))
-        return await self._stack.enter_async_context(delivery.open(self.desk.name, ticket, timeout_s=120.0))
+        return await self._stack.enter_async_context(delivery.join(self.desk.name, ticket, timeout_s=120.0))
 
 
 @asynccontextmanager

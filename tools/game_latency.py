@@ -60,7 +60,7 @@ async def _player(play: game.Play, rate: float, seconds: float, took_ms: list[fl
         if isinstance(change, game.Acted) and change.role != play.role and time.monotonic() > begin:
             took_ms.append((time.monotonic_ns() - change.action.values["at"]) / 1e6)
 
-    play.on_change(on_change)
+    play.on_event(on_change)
     tasks: set[asyncio.Task[None]] = set()
     next_at = time.monotonic()
     while time.monotonic() < begin + seconds:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from broadloom.apps.game.games import PROGRAMS
 from broadloom.cli.main import app
+from tests.apps.game.test_package import PROGRAM
 from tests.cli.harness import CommandProcess, new_channel, run, running_command
 from tests.support import wait_until
 
@@ -17,6 +19,34 @@ def monitored_players(lobby: str) -> dict[str, str] | None:
     assert code == 0
     activity = json.loads(out)["activity"]
     return dict(activity["players"]) if activity is not None else None
+
+
+def test_program_is_published_downloaded_and_run_only_by_those_who_name_it(tmp_path: Path) -> None:
+    lobby, program, copy = new_channel(), tmp_path / "count.py", tmp_path / "copy.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    code, _, err = run("game", "publish", lobby, str(program), "--no-tls")
+    assert code == 1
+    assert "it would be forgotten" in err
+    with running_command("game", "monitor", lobby, "--no-tls", "--program", str(program)) as monitor:
+        monitor.wait_for_output("monitoring")
+        code, out, err = run("game", "publish", lobby, str(program), "--no-tls", "--json")
+        assert code == 0, err
+        sha256 = json.loads(out)["sha256"]
+        register = ("game", "register", lobby, "board-1", "count", "--program", str(program), "--no-tls", "--json")
+        code, out, err = run(*register)
+        assert code == 0, err
+        assert json.loads(out)["program"] == sha256
+        PROGRAMS.clear()
+        (tmp_path / "ran").unlink()
+        code, out, err = run("game", "download", lobby, "count", "--out", str(copy), "--no-tls", "--json")
+        assert code == 0, err
+        assert (json.loads(out)["sha256"], copy.read_text(encoding="utf-8")) == (sha256, PROGRAM)
+        code, _, err = run("game", "watch", lobby, "board-1", "--no-tls")
+        assert code == 1
+        assert "load its program" in err
+        assert not (tmp_path / "ran").exists()
+        code, _, err = run("game", "watch", lobby, "board-1", "--no-tls", "--program", str(tmp_path / "missing.py"))
+        assert (code, "missing.py" in err) == (1, True), err
 
 
 @pytest.mark.long

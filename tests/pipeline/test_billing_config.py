@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from broadloom.pipeline.billing import config, terms
-from broadloom.pipeline.billing.config import Advertiser, BillingConfig, BillingConfigError, Subscriber
+from broadloom.pipeline.billing.config import Advertiser, BillingConfig, Subscriber
+from broadloom.pipeline.billing.config_section import BillingConfigError
+from broadloom.pipeline.billing.sales import SaleFees
 from broadloom.pipeline.billing.terms import Plan
 
 WHOLE = """
@@ -39,6 +41,10 @@ name = "acme"
 ads = ["spring-*", "summer"]
 broadcast_fee = 1
 subscriber_fee = 0.0125
+
+[sales]
+percent = 2.5
+lot_fee = "1.00"
 """
 
 
@@ -58,6 +64,7 @@ def test_complete_billing_file_is_parsed(tmp_path: Path) -> None:
         },
         subscribers=(Subscriber("alice", "reader", "6f430d6784a166fc", "2027-01", "2027-12"),),
         advertisers=(Advertiser("acme", ("spring-*", "summer"), Decimal(1), Decimal("0.0125")),),
+        sales=SaleFees(Decimal("2.5"), Decimal(1)),
     )
 
 
@@ -120,6 +127,9 @@ A_PLAN = {"currency": "EUR", "plans": {"a": {"kind": "flat", "month": 5}}}
             "is after last_month",
         ),
         ({"subscribers": [{"name": "ann", "plan": "a"}] * 2}, "listed twice"),
+        ({"sales": {"percent": 5}}, "has prices but no currency"),
+        ({"sales": {"percent": 101}, "currency": "EUR"}, "sales: percent must be from 0 to 100, not 101"),
+        ({"sales": {"share": 5}, "currency": "EUR"}, "sales: unknown key 'share'; keys: percent, lot_fee"),
         ({"advertisers": [{"name": "acme"}]}, "advertiser 'acme': ads must be a list"),
         ({"advertisers": [{"name": "acme", "ads": ["a"]}] * 2, "currency": "EUR"}, "'acme' is listed twice"),
     ],

@@ -41,6 +41,7 @@ OTHER_TEXTS = {
     *("name", "ad_name", "plan_name", "topic", "address", "file_path", "terms"),
     *("role", "ticket_serial", "attributes", "content_type"),
     *("operation", "scope", "file_name", "rule_name", "actions", "owner", "mailbox_name"),
+    *("game_name", "players", "state_hash", "participants", "lot", "seller", "winner"),
     *("billing_month", "billing_date", "period", "currency", "time_zone"),
 }
 """A new word for a text is added here, if no other one means the same."""
@@ -53,7 +54,7 @@ ENDINGS = {
         r"(hops|degree|diameter|depth)(_min|_max|_p\d\d)?"
     ),
     "double": r".*_(ms|ppm|mean|count|ratio)|copies_per_message",
-    "decimal128": r".*_ms|amount|fee|fee_unrounded",
+    "decimal128": r".*_ms|amount|fee|fee_unrounded|price",
 }
 """What a name must match, by type. Durations end in `_ms`; spans of time are `start_time` and `end_time`."""
 

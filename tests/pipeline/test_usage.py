@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.pipeline.billing import config
-from broadloom.pipeline.billing.config import BillingConfigError
+from broadloom.pipeline.billing.config_section import BillingConfigError
 from broadloom.pipeline.billing.export import ExportFormat, issued_rows, lines
 from broadloom.pipeline.billing.money import amount_due
 from broadloom.pipeline.billing.terms import BillingTerms, Tier, parse_terms

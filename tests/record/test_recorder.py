@@ -83,6 +83,14 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         recorder.on_event(LayerEvent("rule_hit", **hit))
         change: dict[str, Any] = {"sequence": 3, "name": "price", "owner": "shop", "status": "put", "size_bytes": 9}
         recorder.on_event(LayerEvent("mailbox_change", OTHER, **change))
+        entry: dict[str, Any] = {
+            "sequence": 4,
+            "name": "auction",
+            "owner": "anna",
+            "status": "bid",
+            "actions": '{"lot":"tulips"}',
+        }
+        recorder.on_event(LayerEvent("app_entry", OTHER, **entry))
         recorder.on_event(LayerEvent("unknown"))
     me, other = {"peer": "00000000000000ab"}, "fedcba9876543210"
     assert recorded_row(tmp_path, "joined") == me | {"name": "ada", "is_proven": False}
@@ -115,6 +123,7 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
     assert recorded_row(tmp_path, "handler_step") == me | request | flags | {"status": "accepted", "handler": other}
     assert recorded_row(tmp_path, "rule_hit") == me | hit
     assert recorded_row(tmp_path, "mailbox_change") == me | change | {"author": other}
+    assert recorded_row(tmp_path, "app_entry") == me | entry | {"author": other}
     kinds = rows(tmp_path, "kind")
     elsewhere = {EventKind.ROWS_DROPPED, EventKind.MEMBER_JOINED, EventKind.MEMBER_LEFT, EventKind.MEMBER_LOST}
     assert set(kinds) == {kind.value for kind in EventKind if kind not in elsewhere}

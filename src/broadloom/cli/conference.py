@@ -16,6 +16,7 @@ from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, Keep
 from broadloom.cli.output import Output
 from broadloom.cli.runner import StopSignal, command, joined_channel
 from broadloom.cli.session import Session
+from broadloom.errors import OrderTimeoutError
 from broadloom.order import Rewound
 
 conference = command_group(
@@ -84,7 +85,7 @@ class MeetingSession(Session):
             return
         try:
             await self._run(*text.partition(" ")[::2])
-        except (ConferenceError, ValueError) as problem:
+        except (ConferenceError, OrderTimeoutError, ValueError) as problem:
             if self.at_terminal:
                 raise
             raise CommandFailedError(f"{text!r}: {problem}") from None

@@ -1,4 +1,4 @@
-"""`broadloom game`: list, register, join, watch, monitor and replay games."""
+"""`broadloom game`: list, register, join, watch, monitor and replay games; publish and download their programs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from broadloom.cli.exit_codes import CommandFailedError, UsageError
+from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
 from broadloom.cli.output import Output, console, print_json, print_result, table
@@ -28,6 +28,9 @@ game = command_group(
 )
 
 NameArgument = Annotated[str, argument("Name of the game in the lobby.", "NAME")]
+ProgramOption = Annotated[
+    Path | None, option("Run the program of a game first, such as a download: only a file that you trust.", "FILE")
+]
 PlayersOption = Annotated[int, option("Number of roles.", "N", min=2, max=4)]
 
 
@@ -89,9 +92,10 @@ async def register(
     join_options: JoinOptions,
     channel: ChannelArgument,
     name: NameArgument,
-    kind: Annotated[str, argument("`chain` (in turns) or `gems` (in real time).", "GAME")],
+    kind: Annotated[str, argument("`chain` (in turns), `gems` (in real time), or the game of `--program`.", "GAME")],
     players: PlayersOption = 2,
     title: Annotated[str, option("A line for the list.", "TEXT")] = "",
+    program: ProgramOption = None,
     json: JsonOption = False,
 ) -> None:
     """Register a game in a lobby, where it stays while members, such as a monitor, or a keeper are there.
@@ -100,13 +104,9 @@ async def register(
 
     - `broadloom game register games/friday board-1 chain --players 3`
     """
-    async with _lobby(channel, join_options, stop) as lobby:
-        members = len(lobby.channel.members())
+    _load(program)
+    async with _kept_by_others(channel, join_options, stop) as lobby:
         listing = await lobby.register(name, kind, players, title)
-    if members < 2:
-        raise CommandFailedError(
-            f"nobody else is on {channel}, so it would be forgotten: start `broadloom game monitor {channel}` first"
-        )
     print_result(asdict(listing), f"registered {escape_control_chars(name)}: {listing.channel}", json=json)
 
 
@@ -119,6 +119,7 @@ async def join(
     kind: Annotated[str, option("Register it as this kind of game, if it is not there yet.", "GAME", "--game")] = "",
     players: PlayersOption = 2,
     role: Annotated[str, option("Role to take. Default: any that is free.", "ROLE")] = "*",
+    program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -134,6 +135,7 @@ async def join(
     """
     if role and not join_options.member_name and join_options.ticket is None:
         raise UsageError("a player needs a name: --as NAME, or --ticket")
+    _load(program)
     await _play(stop, join_options, channel, name, role, kind=kind, players=players, log=log, json=json)
 
 
@@ -143,6 +145,7 @@ async def watch(
     join_options: JoinOptions,
     channel: ChannelArgument,
     name: NameArgument,
+    program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -152,12 +155,69 @@ async def watch(
 
     - `broadloom game watch games/friday board-1`
     """
+    _load(program)
     await _play(stop, join_options, channel, name, "", log=log, json=json)
+
+
+@command("game publish", game)
+async def publish(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    file: Annotated[Path, argument("The program: a Python file with one game.", "FILE")],
+    picture: Annotated[Path | None, option("An SVG image.", "FILE")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Publish the program of a game in a lobby, for others to download. It stays as a registered game does.
+
+    Examples:
+
+    - `broadloom game publish games/friday nim.py --picture nim.svg`
+    """
+    async with _kept_by_others(channel, join_options, stop) as lobby:
+        with usage_errors():
+            package = await lobby.publish(file, picture)
+    values = {"game": package.game, "title": package.title, "sha256": package.sha256}
+    print_result(values, f"published {escape_control_chars(package.game)}: {package.sha256}", json=json)
+
+
+@command("game download", game)
+async def download(
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    kind: Annotated[str, argument("The game.", "GAME")],
+    out: Annotated[Path | None, option("File for the program. Default: GAME.py here.", "FILE")] = None,
+    picture: Annotated[Path | None, option("File for its picture, an SVG image.", "FILE")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Download the program of a game from a lobby, without running it.
+
+    Any member can publish a program, and it can do everything that you can. Read it, or compare its hash with one
+    from somebody you trust, before you pass it to `game join --program`.
+
+    Examples:
+
+    - `broadloom game download games/friday nim`
+    - `broadloom game download games/friday nim --out nim.py --picture nim.svg`
+    """
+    async with _lobby(channel, join_options, stop) as lobby:
+        package = lobby.package(kind)
+    path = out or Path(f"{kind}.py")
+    path.write_text(package.program, encoding="utf-8")
+    if picture is not None:
+        picture.write_text(package.picture, encoding="utf-8")
+    values = {"game": kind, "title": package.title, "about": package.about, "sha256": package.sha256}
+    print_result({**values, "file": str(path)}, f"{path}: {package.sha256}, not run; read it first", json=json)
 
 
 @command("game monitor", game)
 async def monitor(
-    stop: StopSignal, join_options: JoinOptions, channel: ChannelArgument, json: JsonOption = False
+    stop: StopSignal,
+    join_options: JoinOptions,
+    channel: ChannelArgument,
+    program: ProgramOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Watch all games of a lobby, and report players, open roles and scores there. Runs until interrupted.
 
@@ -167,6 +227,7 @@ async def monitor(
     """
     from broadloom.apps.game.monitor import monitoring
 
+    _load(program)
     async with _lobby(channel, join_options, stop) as lobby, monitoring(lobby, replace(join_options, port=0).connect):
         stop.interrupt_is_success = True
         fields = {"event": "monitoring", "channel": channel, "games": len(lobby.games)}
@@ -177,6 +238,7 @@ async def monitor(
 @command("game replay", game)
 def replay(
     file: Annotated[Path, argument("Game log of `join --log` or `watch --log`.", "FILE")],
+    program: ProgramOption = None,
     json: JsonOption = False,
 ) -> None:
     """Replay a game log: print its actions, and the final state with its hash.
@@ -190,6 +252,7 @@ def replay(
     from broadloom.apps.game import replay as replay_log
     from broadloom.cli.game_screen import board_text, table_text
 
+    _load(program)
     last = None
     for last in replay_log(file):
         if json or last.entry is None:
@@ -212,6 +275,14 @@ def replay(
         raise CommandFailedError(f"the player had the state {last.recorded_hash}: the log or the rules were changed")
 
 
+def _load(program: Path | None) -> None:
+    from broadloom.apps.game.package import load_program
+
+    if program is not None:
+        with usage_errors():
+            load_program(program)
+
+
 async def _play(
     stop: StopSignal,
     join_options: JoinOptions,
@@ -225,7 +296,7 @@ async def _play(
     json: bool,
 ) -> None:
     from broadloom.apps.game import Play
-    from broadloom.apps.game.play import own_name
+    from broadloom.apps.session import own_name
     from broadloom.cli.game_screen import GameScreen
 
     async with _lobby(channel, join_options, stop) as lobby:
@@ -256,6 +327,17 @@ async def _lobby(channel: str, join_options: JoinOptions, stop: StopSignal) -> "
     from broadloom.apps.game.lobby import opened
 
     async with joined_channel(channel, join_options, stop) as joined, opened(joined) as lobby:
+        yield lobby
+
+
+@asynccontextmanager
+async def _kept_by_others(channel: str, join_options: JoinOptions, stop: StopSignal) -> "AsyncIterator[Lobby]":
+    """For what stays in the lobby when this command ends."""
+    async with _lobby(channel, join_options, stop) as lobby:
+        if len(lobby.channel.members()) < 2:
+            raise CommandFailedError(
+                f"nobody else is on {channel}, so it would be forgotten: start `broadloom game monitor {channel}` first"
+            )
         yield lobby
 
 

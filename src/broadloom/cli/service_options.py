@@ -63,7 +63,7 @@ class ServiceOptions(DirectoryOptions):
         from broadloom.apps import delivery
 
         with usage_errors():
-            return delivery.open(channel, self.checked_ticket(), **self.connect_options())
+            return delivery.join(channel, self.checked_ticket(), **self.connect_options())
 
 
 class NamesFile:

@@ -399,7 +399,8 @@ async def subscribers(
 def _prices(billing: Path | None) -> dict[str, str]:
     if billing is None:
         return {}
-    from broadloom.pipeline.billing.config import BillingConfigError, load
+    from broadloom.pipeline.billing.config import load
+    from broadloom.pipeline.billing.config_section import BillingConfigError
     from broadloom.pipeline.billing.price_text import price_text
 
     try:

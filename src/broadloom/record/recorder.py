@@ -43,7 +43,13 @@ _MEMBER_KINDS = {
 }
 _LAYER_KINDS = {
     kind.value: KIND_NUMBERS[kind]
-    for kind in (EventKind.REQUEST_STEP, EventKind.HANDLER_STEP, EventKind.RULE_HIT, EventKind.MAILBOX_CHANGE)
+    for kind in (
+        EventKind.REQUEST_STEP,
+        EventKind.HANDLER_STEP,
+        EventKind.RULE_HIT,
+        EventKind.MAILBOX_CHANGE,
+        EventKind.APP_ENTRY,
+    )
 }
 _GROUPS_KIND = layer_kind(GROUPS)
 _ID_MAX = (1 << 64) - 1

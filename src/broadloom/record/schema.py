@@ -14,7 +14,7 @@ from typing import Self
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
 
 OLDEST_VERSION = 3
@@ -72,6 +72,10 @@ class EventKind(StrEnum):
     MAILBOX_CHANGE = (
         "mailbox_change",
         "The peer knows revision `sequence` of the mailbox `name` of `owner`, which `author` wrote; see `status`.",
+    )
+    APP_ENTRY = (
+        "app_entry",
+        "The entry `sequence` of `author` in the application `name` has its place at the peer; see `status`.",
     )
     ROWS_DROPPED = (
         "rows_dropped",
@@ -137,12 +141,13 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn(
         "author",
         ID,
-        "Author of the message or value, sender of the request, or peer that identified itself, joined or left.",
+        "Author of the message, value or entry, sender of the request, or peer that identified itself, joined or left.",
     ),
     TapeColumn(
         "sequence",
         pa.int64(),
-        "Sequence number of the message or request, per author; the first one of `missed`; revision of a mailbox.",
+        "Sequence number of the message, request or entry, per author; the first one of `missed`; revision of a "
+        "mailbox.",
     ),
     TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
     TapeColumn("hops", pa.int64(), "Links that the message traveled."),
@@ -151,15 +156,16 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn(
         "reason",
         pa.string(),
-        "Why the link ended, the member is lost, the request failed, the message was not sent, or the value is gone.",
+        "Why the link ended, the member is lost, the request failed, the message was not sent, the value is gone, or "
+        "the entry has no effect.",
     ),
     TapeColumn("event_count", pa.int64(), "Number of duplicates, or of dropped rows."),
     TapeColumn("size_bytes", pa.int64(), "Size of the payload or value."),
     TapeColumn(
         "name",
         pa.string(),
-        "Name of the subscriber, neighbor, member, ad, rule or mailbox; of the peer itself in `joined`; operation of a "
-        "request.",
+        "Name of the subscriber, neighbor, member, ad, rule, mailbox or application; of the peer itself in `joined`; "
+        "operation of a request.",
     ),
     TapeColumn("group_id", pa.string(), "Group of the message or ad."),
     TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
@@ -176,7 +182,10 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("attributes", pa.string(), "Names and values of an identification, as JSON.", since_version=4),
     TapeColumn("content_type", pa.string(), "Content type of the message.", since_version=4),
     TapeColumn(
-        "status", pa.string(), "What became of the request, the value, or the message by the rule.", since_version=5
+        "status",
+        pa.string(),
+        "What became of the request, the value, or the message by the rule; what the entry does.",
+        since_version=5,
     ),
     TapeColumn("handler", ID, "Peer that handles the request, or holds it in a queue.", since_version=5),
     TapeColumn("scope", pa.string(), "Scope of the request.", since_version=5),
@@ -189,14 +198,14 @@ COLUMNS: tuple[TapeColumn, ...] = (
         since_version=5,
     ),
     TapeColumn("rule_number", pa.int64(), "Position of the rule, from 1.", since_version=5),
-    TapeColumn("actions", pa.string(), "What the rule did, in order.", since_version=5),
+    TapeColumn("actions", pa.string(), "What the rule did, in order; figures of the entry, as JSON.", since_version=5),
     TapeColumn(
         "duration_ms",
         pa.float64(),
         "Time that the rule took; of a request that is sent, its timeout.",
         since_version=5,
     ),
-    TapeColumn("owner", pa.string(), "Owner of the mailbox.", since_version=6),
+    TapeColumn("owner", pa.string(), "Owner of the mailbox; person that the entry names.", since_version=6),
 )
 
 SCHEMA: pa.Schema = pa.schema(

@@ -56,7 +56,7 @@ class DeliverySite:
         return self._visitors.get(session)
 
     async def sign_in_with_text(self, session: str, text: str) -> Visitor:
-        """Raises `SignInError`, or as `delivery.open`."""
+        """Raises `SignInError`, or as `delivery.join`."""
         # Without this check, the text would be the name of a file of the server.
         if PEM_START not in text or len(text) > TICKET_CHARS_MAX:
             raise SignInError(f"that is not a ticket: it begins with {PEM_START} CERTIFICATE-----; copy the whole file")
@@ -68,7 +68,7 @@ class DeliverySite:
         if len(self._visitors) >= VISITORS_MAX:
             raise SignInError(f"{VISITORS_MAX} visitors are signed in, and more are not possible: try again later")
         async with self._signing_in:
-            service = delivery.open(self.name, ticket, **self._options)
+            service = delivery.join(self.name, ticket, **self._options)
             await service.__aenter__()
             visitor, old = Visitor(service), self._visitors.pop(session, None)
             self._visitors[session] = visitor

@@ -67,7 +67,7 @@ class GamePlay:
         self.version = 0
         self._stack = stack
         self._on_close = on_close
-        play.on_change(self._on_change)
+        play.on_event(self._on_change)
 
     def _on_change(self, _change: object) -> None:
         self.version += 1

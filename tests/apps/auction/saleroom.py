@@ -14,6 +14,7 @@ from broadloom import Authority, Role, Ticket
 from broadloom.apps import auction
 from broadloom.order import OrderSettings
 from broadloom.protocol import ChannelName
+from broadloom.record import Tape
 from tests.channel.joined import QUICK
 
 TICKETS_END = datetime.now(UTC) + timedelta(days=1)
@@ -59,8 +60,8 @@ class Saleroom:
     def ticket(self, name: str, role: Role = Role.PRODUCER) -> Ticket:
         return self.authority.issue_ticket(name, role, TICKETS_END)
 
-    async def open(self, name: str, **options: Any) -> auction.Room:
-        channel = await broadloom.connect(self.name, ticket=self.ticket(name), settings=QUICK)
+    async def open(self, name: str, *, tape: Tape | None = None, **options: Any) -> auction.Room:
+        channel = await broadloom.connect(self.name, ticket=self.ticket(name), settings=QUICK, tape=tape)
         self._stack.callback(channel.abort)  # the auctioneer leaves more slowly, because others watch it
         store = self.path / f"{name}.db" if name in NOTARIES else None
         room = auction.Room(channel, store=store, order_settings=ORDER, now=self.now, **options)

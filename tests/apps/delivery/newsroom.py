@@ -32,7 +32,7 @@ class Newsroom:
 
     async def open(self, name: str, **options: Any) -> delivery.Service:
         options = {"settings": QUICK, **options}
-        return await self._stack.enter_async_context(delivery.open(self.name, self.ticket(name), **options))
+        return await self._stack.enter_async_context(delivery.join(self.name, self.ticket(name), **options))
 
     async def meter(self, tape: Path, **options: Any) -> delivery.Meter:
         options = {"settings": QUICK, **options}

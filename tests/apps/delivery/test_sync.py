@@ -16,7 +16,7 @@ SCORES = "sports/nfl/scores"
 
 def read_and_publish(room: Newsroom) -> tuple[str, str, dict[str, str]]:
     def opened(name: str) -> sync.Service:
-        return sync.open(room.name, room.ticket(name), settings=QUICK)
+        return sync.join(room.name, room.ticket(name), settings=QUICK)
 
     with opened("editor") as editor, opened("nfl") as nfl, opened("anna") as anna:
         editor.create(SCORES, producers=["nfl"])

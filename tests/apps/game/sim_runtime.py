@@ -118,6 +118,9 @@ class SimGame:
     def emit(self, change: Change) -> None:
         self.changes.append(change)
 
+    def on_applied(self, entry: Entry, problem: str | None) -> None:
+        pass
+
     def on_settled(self, number: int, problem: str) -> None:
         self.settled[number] = problem
 

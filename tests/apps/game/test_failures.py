@@ -9,11 +9,9 @@ import pytest
 
 from broadloom.apps import game
 from broadloom.apps.game import Chance, IllegalActionError, Phase
-from broadloom.apps.game import play as plays
 from broadloom.apps.game.entry import Entry, Kind, decode_entry
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.table import Table
-from broadloom.errors import NotConnectedError
 from tests.apps.game.sim_runtime import FreeRelay, Relay
 from tests.apps.game.test_play import OPTIONS
 from tests.channel.joined import unique_name
@@ -31,7 +29,7 @@ async def test_game_goes_on_without_a_log_or_a_callback_that_fails(
         raise RuntimeError("the callback is broken")
 
     async with game.join(unique_name(), of=Chain(2), name="Anna", log_file=tmp_path / "log", **OPTIONS) as play:
-        play.on_change(fail)
+        play.on_event(fail)
         assert play._log is not None
         play._log._file.close()
         play._log._file = FullFile()
@@ -47,9 +45,9 @@ async def test_reader_that_fails_ends_the_game_with_the_reason(monkeypatch: pyte
 
     async with game.join(unique_name(), of=Chain(2), name="Anna", **OPTIONS) as play:
         monkeypatch.setattr(play._participant, "on_entry", fail)
-        with pytest.raises(NotConnectedError, match="broken rules"):
+        with pytest.raises(game.GameError, match="broken rules"):
             await play.start()
-        with pytest.raises(NotConnectedError, match="broken rules"):
+        with pytest.raises(game.GameError, match="broken rules"):
             await play.start()
         assert play.is_ended
 
@@ -57,7 +55,7 @@ async def test_reader_that_fails_ends_the_game_with_the_reason(monkeypatch: pyte
 async def test_program_that_reads_too_slowly_learns_how_many_changes_it_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plays, "CHANGES_MAX", 3)
+    monkeypatch.setattr(game.Play, "_events_max", 3)
     async with game.join(unique_name(), of=Chain(2), role="", **OPTIONS) as play:
         for number in range(5):
             play.emit(game.Started(number))

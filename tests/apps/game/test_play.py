@@ -1,7 +1,7 @@
 """Games over real sockets: both orders, late joiners, stand-ins, illegal actions, game logs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ OPTIONS: dict[str, Any] = {"tls": False, "settings": QUICK}
 
 
 @asynccontextmanager
-async def playing(of: type[Chain] | type[Gems], *names: str, **options: Any) -> AsyncIterator[list[game.Play]]:
+async def playing(of: Callable[[int], game.Game], *names: str, **options: Any) -> AsyncIterator[list[game.Play]]:
     """Players with these names, in the roles of the game in order."""
     channel = unique_name()
     async with AsyncExitStack() as stack:
@@ -95,6 +95,41 @@ async def test_players_of_a_free_game_have_the_same_state() -> None:
             await all_equal([*plays, spectator])
 
 
+class Arena(game.Game):
+    """Keeps what the players report."""
+
+    name, title, about, help = "arena", "Arena", "", ""
+    order = game.GameOrder.AGREED
+
+    def __init__(self, players: int) -> None:
+        self.roles = {"player": players}
+
+    def begin(self, players: Sequence[str], chance: game.Chance) -> game.State:
+        return {"reports": []}
+
+    def apply(self, state: game.State, action: game.Action, by: str, chance: game.Chance) -> game.State:
+        return {"reports": [*state["reports"], [by, action.name, action.values]]}
+
+    def over(self, state: game.State) -> game.Result | None:
+        scored = any(name == "scored" for _, name, _ in state["reports"])
+        return game.Result("player 1", "the score is reached") if scored else None
+
+
+async def test_players_report_moves_shots_scores_arrival_and_departure() -> None:
+    async with playing(Arena, "Anna", "Ben") as (anna, ben):
+        await eventually(lambda: anna.table.phase is ben.table.phase is game.Phase.RUNNING, "the game starts")
+        await anna.moved(3, 4)
+        await anna.shot(1, 0)
+        await ben.departed()
+        assert ben.role is None
+        await ben.arrived()
+        assert ben.role == "player 2"
+        await anna.scored(2)
+        expected = [["moved", {"x": 3, "y": 4}], ["shot", {"dx": 1, "dy": 0}], ["scored", {"points": 2}]]
+        await eventually(lambda: ben.table.phase is game.Phase.OVER, "the score ends the game")
+        assert ben.state == {"reports": [["player 1", *each] for each in expected]}
+
+
 @pytest.mark.parametrize("kind", [Chain, pytest.param(Gems, marks=pytest.mark.long)])
 async def test_stand_in_plays_for_a_killed_player_until_it_is_back(kind: type[Chain] | type[Gems]) -> None:
     async with playing(kind, "Anna", "Ben") as plays:
@@ -141,7 +176,7 @@ async def test_game_log_of_any_player_replays_to_the_same_state(kind: type[Chain
             if action is not None:
                 await play.do(action.name, **action.values)
             await all_equal([anna, ben])
-        await ben.left()
+        await ben.departed()
         await all_equal([anna, ben])
         hashes = {anna.state_hash()}
     for name in ("Anna", "Ben"):

@@ -169,7 +169,14 @@ def test_entry_is_read_as_it_was_written(kind: Kind, name: str, values: dict[str
     assert decode_entry(ANN, entry.encode()) == entry
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[1,1,"fly","","",{}]', b'[-1,1,"act","","",{}]', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"[]", b"{}", b'[1,1,"fly","","",{}]', b'[-1,1,"act","","",{}]', b"[" * 100_000),
+        *(b'[1,1,"act","","",{"x":%s}]' % each for each in (b"NaN", b"-Infinity", b"1e999")),
+        *(b'[1,1,"act","","",{"x":"%s"}]' % each for each in (b"\\ud800", b"\xed\xa0\x80")),
+    ],
+)
 def test_malformed_entry_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode_entry(ANN, data)

@@ -7,7 +7,7 @@ The plan of the package:
   them in the agreed order, and keeps a hash chain over all of them. Pure.
 - **Auctioneer** (`auctioneer.py`): when to call. Pure, the time is passed in.
 - **Proof** (`receipt.py`, `log_file.py`): signed receipts, and the log as a file.
-- **Room** (`room.py`, `sealed_bids.py`): what a program uses: `auction.open(...)`.
+- **Room** (`room.py`, `sealed_bids.py`): what a program uses: `auction.join(...)`.
 """
 
 from broadloom.apps.auction.entries import (
@@ -35,7 +35,7 @@ from broadloom.apps.auction.errors import (
 from broadloom.apps.auction.log_file import read_log
 from broadloom.apps.auction.lot import Kind, Lot
 from broadloom.apps.auction.receipt import Receipt
-from broadloom.apps.auction.room import Room, open
+from broadloom.apps.auction.room import Room, join
 from broadloom.apps.auction.sale import Phase, Sale
 
 __all__ = [
@@ -63,6 +63,6 @@ __all__ = [
     "TooLowError",
     "Unsealed",
     "Unsold",
-    "open",
+    "join",
     "read_log",
 ]

@@ -12,16 +12,15 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import broadloom
 from broadloom.apps.auction.auctioneer import Auctioneer, Call
-from broadloom.apps.auction.entries import AuctionEntry, Unsealed
+from broadloom.apps.auction.entries import AuctionEntry, Bid, Opened, Revealed, Sold, Unsealed, Unsold
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
 from broadloom.apps.auction.ledger import Ledger, Outcome, notary_names
 from broadloom.apps.auction.log_file import verifier, write_log
@@ -31,17 +30,9 @@ from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
-from broadloom.errors import (
-    BroadloomError,
-    NotConnectedError,
-    NotPermittedError,
-    NotSentError,
-    OrderTimeoutError,
-    RefusedError,
-    RequestError,
-)
+from broadloom.apps.session import AppSession, joined
+from broadloom.errors import BroadloomError, NotPermittedError, NotSentError, RefusedError, RequestError
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
-from broadloom.protocol.events import Batch
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -53,7 +44,7 @@ log = logging.getLogger("broadloom")
 Answer = TypeVar("Answer")
 
 LAYER = "Au"
-"""Requests to notaries. A notary has this layer, so that the roster shows where to ask."""
+"""Requests to notaries."""
 CONVERSATION = "auction"
 NOTARIES = 3
 ORDER = OrderSettings(log_bytes_max=256 << 20)
@@ -68,8 +59,13 @@ CALLS_MAX = 256
 """Calls that an auctioneer has under way at a time, one for each lot."""
 
 
-class Room:
-    """Use it with `async with`, on a channel that was joined with a ticket. `auction.open` joins and opens it."""
+class Room(AppSession[AuctionEntry]):
+    """Use it with `async with`, on a channel that was joined with a ticket; `auction.join` joins both. Iterating over
+    it gives all entries that have an effect, from the beginning."""
+
+    _what = "auction"
+    _error = AuctionError
+    _events_max = None  # they are kept anyway
 
     def __init__(
         self,
@@ -89,28 +85,23 @@ class Room:
         signer, credentials = channel._post_signer, channel._node.credentials
         if signer is None or credentials is None:
             raise NotQualifiedError(f"{channel.name}: an auction needs tickets: connect with ticket=")
-        self.channel = channel
         self.name = signer.name
         """The name on our ticket."""
         self._signer = signer
         self._authority = credentials.authority
         self.ledger = Ledger(channel.name, notary_names(notaries), verifier(self._authority, channel.name))
-        self.entries: list[AuctionEntry] = []
-        """All entries so far that had an effect."""
         if self.is_notary and store is None:
             raise ValueError(f"{self.name!r} is a notary: give it a store, the file that keeps its votes and the list")
-        self._store = store
         self._sealed_bids = SealedBids(sealed_bids)
+        super().__init__(channel, LAYER)
+        self._layer._filters_content = False  # questions to notaries pass the rules
+        self.entries: list[AuctionEntry] = []
+        """All entries so far that had an effect."""
+        self._store = store
         self._settings = order_settings or ORDER
-        self._now = now
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._wall_time_s = now
         self._called: set[str] = set()
         """Lots with a call of ours under way."""
-        self._changed = asyncio.Event()
-        self._end_reason: BroadloomError | None = None
-
-    def __repr__(self) -> str:
-        return f"Room({self.channel.name!r}, {self.name!r})"
 
     @property
     def is_notary(self) -> bool:
@@ -133,104 +124,54 @@ class Room:
         """The lots with their bids, by id, in the order in which they were opened."""
         return self.ledger.sales
 
-    async def __aenter__(self) -> Self:
+    async def _join(self) -> None:
         try:
             await self.channel.wait_for_roster(ROSTER_S)
         except TimeoutError:
             log.debug("%s: the auction begins without a complete roster", self.channel.name)
-        self._layer = self.channel.layer(LAYER, _ignore if self.is_notary else None)
-        try:
-            self._order = ordered(
-                self.channel,
-                CONVERSATION,
-                mode="safe",
-                voters=self.ledger.notaries,
-                store=self._store,
-                from_index=1,
-                settings=self._settings,
-            )
-        except BaseException:
-            self._layer.close()
-            raise
-        self._order.on_event(self._on_order_event)
-        self._start(self._read)
+        order = ordered(
+            self.channel,
+            CONVERSATION,
+            mode="safe",
+            voters=self.ledger.notaries,
+            store=self._store,
+            from_index=1,
+            settings=self._settings,
+        )
+        self._begin(order)
+        order.on_event(self._on_order_event)
         if self.is_notary:
             self._layer.on_request(self._on_request)
             self._start(self._call)
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._end(NotConnectedError(f"{self.channel.name}: the room was left"))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._order.aclose()
-        self._layer.close()
-
-    def _start(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        task = asyncio.create_task(self._guarded(work, *arguments))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _guarded(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """A room in which a task has failed ends with the reason, instead of standing still."""
-        try:
-            await work(*arguments)
-        except BroadloomError as problem:
-            self._end(problem)
-        except Exception as problem:
-            log.exception("%s: the auction cannot continue in this program", self.channel.name)
-            self._end(AuctionError(f"{self.channel.name}: the auction cannot continue in this program: {problem!r}"))
 
     # -- the list
 
-    async def _read(self) -> None:
-        while True:
-            item = await self._order.receive()
-            if not isinstance(item, Entry):
-                raise AuctionError(f"{self.channel.name}: no member has the beginning of the list any more")
-            found = self.ledger.apply(item.index, item.data)
-            self.entries += found
-            self._wake()
-            for entry in found:
-                if isinstance(entry, Unsealed):
-                    self._start(self._reveal, self.sales[entry.lot])
+    def _on_entry(self, entry: Entry) -> None:
+        found = self.ledger.apply(entry.index, entry.data)
+        self.entries += found
+        for each in found:
+            self._record_effect(entry.author, each)
+            self.emit(each)
+            if isinstance(each, Unsealed):
+                self._start(self._reveal, self.sales[each.lot])
+
+    def _record_effect(self, author: int, effect: AuctionEntry) -> None:
+        figures, owner, amount = {"lot": effect.lot}, None, None
+        match effect:
+            case Opened(terms=terms):
+                owner, figures["kind"] = terms.seller, terms.kind.value
+            case Bid() | Revealed():
+                owner, amount = effect.bidder, effect.amount
+            case Sold():
+                owner, amount = effect.winner, effect.price
+        if amount is not None:
+            figures["amount"] = amount_text(amount)
+        reason = effect.reason if isinstance(effect, Unsold) else None
+        self._record(type(effect).__name__.lower(), author, effect.number, owner=owner, reason=reason, **figures)
 
     def _on_order_event(self, event: OrderEvent) -> None:
         if isinstance(event, Diverged):
             self._end(AuctionError(f"{self.channel.name}: {event.text}"))
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    def _end(self, reason: BroadloomError) -> None:
-        self._end_reason = self._end_reason or reason
-        self._wake()
-
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            if self._end_reason is not None:
-                raise self._end_reason
-            await self._changed.wait()
-
-    async def _iterate(self) -> AsyncGenerator[AuctionEntry, None]:
-        position = 0
-        while True:
-            while position < len(self.entries):
-                position += 1
-                yield self.entries[position - 1]
-            if isinstance(self._end_reason, NotConnectedError):
-                return
-            if self._end_reason is not None:
-                raise self._end_reason
-            await self._changed.wait()
-
-    def __aiter__(self) -> AsyncGenerator[AuctionEntry, None]:
-        """All entries that have an effect, from the beginning, until the room is left."""
-        return self._iterate()
 
     async def wait_until_current(self, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until this program knows the list as far as the auctioneer does now. Raises `TimeoutError`."""
@@ -302,19 +243,9 @@ class Room:
 
     async def _say(self, action: Action, lot: str, timeout_s: float, **fields: Any) -> Outcome:
         """Submit a statement, and wait for its outcome. Raises the `AuctionError` for which it had no effect."""
-        at_ms = int(self._now() * 1000)
+        at_ms = int(self._wall_time_s() * 1000)
         statement = Statement(action=action, id=secrets.token_hex(16), at_ms=at_ms, lot=lot, **fields)
-        try:
-            async with asyncio.timeout(timeout_s):
-                placed = await self._order.submit(signed(statement, self._signer), timeout_s=timeout_s)
-                await self._wait_until(lambda: self.ledger.number >= placed.index)
-        except OrderTimeoutError:
-            raise
-        except TimeoutError:
-            raise OrderTimeoutError(
-                f"{self.channel.name}: not in the list within {timeout_s:g} s. It may still be accepted: look before "
-                "you repeat it"
-            ) from None
+        await self._submit_entry(signed(statement, self._signer), timeout_s)
         outcome = self.ledger.outcomes.get((self.name, statement.id))
         if outcome is None:
             raise AuctionError(
@@ -326,7 +257,7 @@ class Room:
 
     async def _reveal(self, sale: Sale) -> None:
         """Reveal our sealed bid, if we have made one, as often as it takes: a second reveal has no effect."""
-        while self._end_reason is None and sale.phase is Phase.REVEAL:
+        while not self.is_ended and sale.phase is Phase.REVEAL:
             placed = sale.bid_of(self.name)
             if placed is None or placed.amount is not None:
                 return
@@ -360,8 +291,7 @@ class Room:
     async def _ask(self, question: dict[str, Any], parse: Callable[[bytes], Answer]) -> Answer:
         """Ask one notary after the other, until one gives an answer that `parse` accepts."""
         while True:
-            if self._end_reason is not None:
-                raise self._end_reason
+            self._check_open()
             for notary in self._notaries_here():
                 try:
                     reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
@@ -380,21 +310,21 @@ class Room:
                 case {"ask": "receipt", "number": int(number)}:
                     async with asyncio.timeout(request.timeout_s or ANSWER_S):
                         await self._wait_until(lambda: self.ledger.number >= number)
-                    return Receipt.of(self.ledger, number, self._signer, int(self._now() * 1000)).encode()
+                    return Receipt.of(self.ledger, number, self._signer, int(self._wall_time_s() * 1000)).encode()
         except (AuctionError, ValueError, TimeoutError) as problem:
             raise RefusedError(str(problem)) from None
         raise RefusedError("not a question that this notary answers")
 
     async def _call(self) -> None:
         auctioneer = Auctioneer(self.ledger)
-        while self._end_reason is None:
-            for call in auctioneer.due(self._now()):
+        while not self.is_ended:
+            for call in auctioneer.due(self._wall_time_s()):
                 if self._order.is_sequencer and call.lot not in self._called and len(self._called) < CALLS_MAX:
                     self._called.add(call.lot)
-                    self._start(self._submit, call)
+                    self._start(self._submit_call, call)
             await asyncio.sleep(TICK_S)
 
-    async def _submit(self, call: Call) -> None:
+    async def _submit_call(self, call: Call) -> None:
         """A call that fails is due again. If both are ordered, the second one has no effect."""
         try:
             await self._say(call.action, call.lot, TIMEOUT_S, after=call.after, chain=call.chain)
@@ -404,8 +334,7 @@ class Room:
             self._called.discard(call.lot)
 
 
-@asynccontextmanager
-async def open(
+def join(
     channel: str,
     *,
     ticket: Any,
@@ -414,16 +343,13 @@ async def open(
     sealed_bids: str | os.PathLike[str] | None = None,
     order_settings: OrderSettings | None = None,
     **options: Any,
-) -> AsyncIterator[Room]:
-    """Join an auction: `async with auction.open("auction/books-7", ticket="anna.ticket") as room`.
+) -> "AbstractAsyncContextManager[Room]":
+    """Join an auction: `async with auction.join("auction/books-7", ticket="anna.ticket") as room`.
 
     The name on the ticket is that of the bidder. Further options are those of `broadloom.connect`, such as `bootstrap`.
     """
-    async with (
-        broadloom.connect(channel, ticket=ticket, **options) as joined,
-        Room(joined, notaries=notaries, store=store, sealed_bids=sealed_bids, order_settings=order_settings) as room,
-    ):
-        yield room
+    room = partial(Room, notaries=notaries, store=store, sealed_bids=sealed_bids, order_settings=order_settings)
+    return joined(channel, room, ticket=ticket, **options)
 
 
 def _parse_number(data: bytes) -> int:
@@ -431,7 +357,3 @@ def _parse_number(data: bytes) -> int:
         case {"number": int(number)}:
             return number
     raise ValueError("not a number")
-
-
-def _ignore(_batch: Batch) -> None:
-    """Nothing is broadcast on this layer: it only marks notaries in the roster."""

@@ -17,6 +17,7 @@ from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError,
 from broadloom.apps.conference.meeting import Meeting, Participant, join
 from broadloom.apps.conference.participation import MeetingEvent, ParticipantsChanged, Pointed, ViewMoved
 from broadloom.apps.conference.state import Measurement, MeetingState, Note, Poll
+from broadloom.apps.missed import Missed
 
 __all__ = [
     "ConferenceError",
@@ -27,6 +28,7 @@ __all__ = [
     "MeetingEvent",
     "MeetingFullError",
     "MeetingState",
+    "Missed",
     "NotLeaderError",
     "Note",
     "Participant",

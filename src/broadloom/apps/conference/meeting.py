@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import broadloom
 from broadloom.apps.conference import live
 from broadloom.apps.conference.actions import (
     Annotate,
@@ -33,7 +32,8 @@ from broadloom.apps.conference.actions import (
     point,
 )
 from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError, NotLeaderError
-from broadloom.apps.conference.participation import TIMEOUT_S, Participation
+from broadloom.apps.conference.participation import Participation
+from broadloom.apps.session import TIMEOUT_S, joined
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
 from broadloom.errors import BroadloomError
 from broadloom.wire import PeerId
@@ -73,17 +73,17 @@ class Meeting(Participation):
         """What this program has shown as the leader, and not ordered yet."""
         self._rest_timer: asyncio.TimerHandle | None = None
 
-    async def _close(self) -> None:
+    def _on_end(self) -> None:
         if self._rest_timer is not None:
             self._rest_timer.cancel()
-        await super()._close()
+        super()._on_end()
 
     # -- state
 
     @property
     def is_leader(self) -> bool:
         """Whether this program leads."""
-        return self._core.is_leader(self._now())
+        return self._core.is_leader(self.now())
 
     def name_of(self, peer_id: int) -> str:
         """The name on its ticket; without tickets the one that it chose."""
@@ -143,7 +143,7 @@ class Meeting(Participation):
                 await self._wait_until(lambda: self.is_leader)
         except BaseException as problem:
             holder = self.name_of(self.leader) if self.leader is not None else "nobody"
-            if self._end_reason is None:  # otherwise this program would lead later, without knowing it
+            if not self.is_ended:  # otherwise this program would lead later, without knowing it
                 with suppress(BroadloomError):
                     await self.release_floor()
             if isinstance(problem, TimeoutError):
@@ -155,7 +155,7 @@ class Meeting(Participation):
         try:
             yield self
         finally:
-            if self._end_reason is None and self.leader == self.me:
+            if not self.is_ended and self.leader == self.me:
                 await self.release_floor()
 
     # -- views and pointers
@@ -167,7 +167,7 @@ class Meeting(Participation):
         self._own_viewpoint = self._shown = checked
         if self._rest_timer is not None:
             self._rest_timer.cancel()
-        self._rest_timer = asyncio.get_running_loop().call_later(REST_S, self._start, self._order_view)
+        self._rest_timer = self._loop.call_later(REST_S, self._start, self._order_view)
         await self._layer.broadcast(live.encode(live.LiveView(self.state.floor.term, checked)))
 
     async def _order_view(self) -> None:
@@ -206,7 +206,7 @@ class Meeting(Participation):
 
     def pointers(self) -> dict[PeerId, Point]:
         """Where others point now."""
-        return {PeerId(author): at for author, at in self._views.pointers(self._now()).items()}
+        return {PeerId(author): at for author, at in self._views.pointers(self.now()).items()}
 
     # -- shared items. Those that create one return its id
 
@@ -256,10 +256,4 @@ def join(channel: str, options: ConnectOptions) -> "AbstractAsyncContextManager[
     The parameters are those of `broadloom.connect`. With a `ticket`, the name is the one on it. `Meeting(channel)` is
     the same for a channel that the program has joined already.
     """
-    return _join(channel, options)
-
-
-@asynccontextmanager
-async def _join(channel: str, options: ConnectOptions) -> AsyncIterator[Meeting]:
-    async with broadloom.connect(channel, options=options) as joined, Meeting(joined) as meeting:
-        yield meeting
+    return joined(channel, Meeting, options=options)

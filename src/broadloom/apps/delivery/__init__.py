@@ -17,7 +17,7 @@ The plan of the package (docs/delivery.md is for its users):
   their tickets; meters write that to a tape. The tables `sessions`, `invoices`, `ad_broadcasts` and `ad_fees` of the
   pipeline are the bills.
 
-`service.py` is what a program uses: `delivery.open(...)`; `sync.py` is its synchronous twin. `messages.py` has the
+`service.py` is what a program uses: `delivery.join(...)`; `sync.py` is its synchronous twin. `messages.py` has the
 requests and replies, `demo_news.py` the service that `broadloom demo` shows. The web site is in `broadloom.web`.
 """
 
@@ -29,7 +29,7 @@ from broadloom.apps.delivery.feed import Feed
 from broadloom.apps.delivery.item import Item
 from broadloom.apps.delivery.meter import Meter
 from broadloom.apps.delivery.producer import Producer
-from broadloom.apps.delivery.service import Service, open
+from broadloom.apps.delivery.service import Service, join
 from broadloom.apps.delivery.subscribers import Account, Subscription
 
 __all__ = [
@@ -49,5 +49,5 @@ __all__ = [
     "Service",
     "Subscription",
     "Topic",
-    "open",
+    "join",
 ]

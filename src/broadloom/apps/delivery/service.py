@@ -108,6 +108,10 @@ class Service(AsyncClosable):
         return self
 
     async def aclose(self) -> None:
+        """The same as `leave`."""
+        await self.leave()
+
+    async def leave(self) -> None:
         """End all that was opened with it, and leave the directory."""
         await asyncio.gather(*(each.aclose() for each in tuple(self._open)))
         if self._follower is not None:
@@ -331,6 +335,6 @@ def _path(topic: Topic) -> str:
     return topic.path
 
 
-def open(name: str, ticket: str | os.PathLike[str] | Ticket, **options: Any) -> Service:
-    """Use a delivery service: `async with delivery.open("delivery/news", "ann.ticket") as service`."""
+def join(name: str, ticket: str | os.PathLike[str] | Ticket, **options: Any) -> Service:
+    """Use a delivery service: `async with delivery.join("delivery/news", "ann.ticket") as service`."""
     return Service(name, ticket, **options)

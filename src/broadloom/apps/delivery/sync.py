@@ -1,6 +1,6 @@
 """`Service`, `Feed` and `Producer` for synchronous programs: same names, results and exceptions, without `await`.
 
-    with delivery.sync.open("delivery/news", "ann.ticket") as service:
+    with delivery.sync.join("delivery/news", "ann.ticket") as service:
         with service.subscribe("sports", plan="visitor") as feed:
             for item in feed:
                 print(item.topic, item.text)
@@ -60,6 +60,7 @@ class Service(_EnteredSyncWrapper[AsyncService]):
     name = Attribute[str]()
     subscriber = Attribute[str]()
     directory = Attribute[Directory]()
+    leave = awaits(AsyncService.leave)
     topics = calls(AsyncService.topics)
     search = calls(AsyncService.search)
     desks = calls(AsyncService.desks)
@@ -77,6 +78,6 @@ class Service(_EnteredSyncWrapper[AsyncService]):
     audience = awaits(AsyncService.audience)
 
 
-def open(name: str, ticket: str | os.PathLike[str] | Ticket, **options: Any) -> Service:
-    """Use a delivery service: `with delivery.sync.open("delivery/news", "ann.ticket") as service`."""
+def join(name: str, ticket: str | os.PathLike[str] | Ticket, **options: Any) -> Service:
+    """Use a delivery service: `with delivery.sync.join("delivery/news", "ann.ticket") as service`."""
     return Service(call(AsyncService, name, ticket, **options))

@@ -9,7 +9,8 @@ The plan of the package (docs/games.md is for its users):
   joiners, stand-ins, comparing states.
 - **Play** (`play.py`): a participant on a channel, which programs use: `game.join(...)`.
 - **Game logs** (`game_log.py`): what one player saw, to be replayed.
-- **Lobby** (`lobby.py`, `monitor.py`): games that are registered on a channel, and what goes on in them.
+- **Lobby** (`lobby.py`, `monitor.py`, `package.py`): games that are registered on a channel, what goes on in them, and
+  programs of games to download.
 """
 
 from broadloom.apps.game.chance import Chance
@@ -20,7 +21,6 @@ from broadloom.apps.game.changes import (
     Change,
     Diverged,
     Left,
-    Missed,
     Over,
     Refused,
     Rewound,
@@ -35,6 +35,7 @@ from broadloom.apps.game.games import GAMES, make_game
 from broadloom.apps.game.participant import ANY_ROLE
 from broadloom.apps.game.play import Play, join
 from broadloom.apps.game.table import Phase, Seat, Table
+from broadloom.apps.missed import Missed
 
 __all__ = [
     "ANY_ROLE",

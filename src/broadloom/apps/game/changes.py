@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broadloom.apps.game.game import Action, Result
 from broadloom.apps.game.table import Phase, Table
+from broadloom.apps.missed import Missed
 
 
 class Arrived(NamedTuple):
@@ -75,18 +76,13 @@ class Said(NamedTuple):
     text: str
 
 
-class Missed(NamedTuple):
-    """This program did not read its changes in time: the oldest were dropped."""
-
-    change_count: int
-
-
 Change = Arrived | Left | StoodIn | Back | Started | Acted | Refused | Over | Rewound | Diverged | Said | Missed
 
 
 def changes_between(before: Table, after: Table) -> Iterator[Change]:
     """What is different in the seats and the phase."""
-    for role, seat in after.seats.items():
+    is_same = after.seats is before.seats  # actions do not change them
+    for role, seat in () if is_same else after.seats.items():
         old = before.seats[role]
         if old.name and old.name != seat.name:
             yield Left(role, old.name)

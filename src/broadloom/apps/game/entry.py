@@ -1,6 +1,7 @@
 """`Entry`: one line of a game's history, and its JSON."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -8,6 +9,8 @@ from typing import Any, NamedTuple
 ENTRY_BYTES_MAX = 16 << 10
 TEXT_MAX = 200
 NUMBER_MAX = (1 << 64) - 1
+BRACKETS_MAX = 50
+"""With no more than these, values cannot be nested too deeply."""
 TIME_MAX = NUMBER_MAX >> 2
 """Latest time in a state that another member sends, so that time cannot be used up."""
 
@@ -71,9 +74,35 @@ def to_json(fields: Any) -> bytes:
         raise ValueError(f"the values of an action must be JSON: {problem}") from None
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the values of an action must be JSON: {text} is not")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def from_json(data: bytes) -> Any:
+    """What another member sent. Raises `ValueError`, also for numbers that are not finite."""
+    try:
+        return _DECODER.decode(data.decode())
+    except RecursionError:
+        raise ValueError("not a message of a game: too deep") from None
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether `to_json` can certainly encode what `from_json` has decoded. Trying it would take longer: only escapes
+    can hide text that is not valid Unicode, and only many brackets can be too deep."""
+    return b"\\u" not in data and data.count(b"[") + data.count(b"{") <= BRACKETS_MAX
+
+
 def is_text(text: object) -> bool:
     """Whether it can be the name of a player, a role or an action."""
-    return isinstance(text, str) and len(text) <= TEXT_MAX and not any("\ud800" <= each <= "\udfff" for each in text)
+    if not isinstance(text, str) or len(text) > TEXT_MAX:
+        return False
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def checked_name(name: str) -> str:
@@ -83,14 +112,15 @@ def checked_name(name: str) -> str:
     return name
 
 
-def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
-    """Raises `ValueError`."""
+def entry_of(author: int, fields: Any, time: int | None = None, *, is_checked: bool = False) -> Entry:
+    """`is_checked`: they come from data that is plain. Raises `ValueError`."""
     try:
         own_time, number, kind, role, name, values = fields
         numbers = all(type(each) is int and 0 <= each <= NUMBER_MAX for each in (int(author), number, own_time))
         if not is_text(role) or not is_text(name) or not numbers or not isinstance(values, dict):
             raise ValueError(f"not an entry of a game: names are text of at most {TEXT_MAX} characters, values named")
-        to_json(values)
+        if not is_checked:
+            to_json(values)
         return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)
     except TypeError as problem:
         raise ValueError(f"not an entry of a game: {problem}") from None
@@ -98,7 +128,4 @@ def entry_of(author: int, fields: Any, time: int | None = None) -> Entry:
 
 def decode_entry(author: int, data: bytes, time: int | None = None) -> Entry:
     """Raises `ValueError`."""
-    try:
-        return entry_of(author, json.loads(data), time)
-    except RecursionError:
-        raise ValueError("not an entry of a game: too deep") from None
+    return entry_of(author, from_json(data), time, is_checked=is_plain(data))

@@ -7,14 +7,17 @@ A game is registered in a mailbox of the lobby, of which every member has a copy
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from broadloom.apps.game.entry import NUMBER_MAX, is_text
 from broadloom.apps.game.errors import GameError, NoGameError
 from broadloom.apps.game.game import Game
-from broadloom.apps.game.games import make_game
+from broadloom.apps.game.games import GAMES as BUILT_IN
+from broadloom.apps.game.games import PROGRAMS, make_game
+from broadloom.apps.game.package import Package, package_of
 from broadloom.apps.game.play import Play
 from broadloom.apps.game.table import Phase
 from broadloom.channel import Channel
@@ -25,7 +28,7 @@ from broadloom.wire.message_headers import checked_topic
 
 OWNER = "games"
 """Owner of the mailboxes on a channel without tickets."""
-GAMES, ACTIVITY = "games/", "activity/"
+GAMES, ACTIVITY, PACKAGES = "games/", "activity/", "packages/"
 NAME_MAX = 40
 LISTED_MAX = 10_000
 WAIT_S = 10.0
@@ -41,9 +44,15 @@ class Listing:
     players: int
     channel: str
     title: str = ""
+    program: str = ""
+    """SHA-256 of its program, if the game does not come with Broadloom."""
 
     def make_game(self) -> Game:
-        """Raises `NoGameError`."""
+        """Raises `NoGameError`, also if another version of the program was loaded."""
+        if self.program and (loaded := PROGRAMS.get(self.game)) is not None and loaded.sha256 != self.program:
+            raise NoGameError(
+                f"{self.name} is played with another version of {self.game}: download {self.program[:12]}"
+            )
         return make_game(self.game, self.players)
 
 
@@ -83,6 +92,8 @@ class Lobby:
         """By name and owner. The first one counts, so that no owner can replace or remove the game of another."""
         self._activities: dict[str, dict[str, Activity]] = {}
         """By name and owner, the latest last."""
+        self._packages: dict[str, dict[str, Package]] = {}
+        """By game and owner. The first one counts."""
         self._own: dict[str, Mailbox] = {}
         self._changed = asyncio.Event()
 
@@ -121,7 +132,10 @@ class Lobby:
             raise GameError(f"the name of a game has 1 to {NAME_MAX} characters and no slash, not {name!r}")
         made = make_game(game, players)
         channel = self.channel_of(game, name)
-        listing = Listing(name=name, game=game, players=players, channel=channel, title=title or made.title)
+        program = PROGRAMS[game].sha256 if game in PROGRAMS and game not in BUILT_IN else ""
+        listing = Listing(
+            name=name, game=game, players=players, channel=channel, title=title or made.title, program=program
+        )
         known = self._listing(name) if name in self._listings else None
         if known is not None and known.channel != listing.channel:
             raise GameError(f"{name} is registered already, as {known.game}: choose another name")
@@ -130,23 +144,39 @@ class Lobby:
             checked_topic(f"{GAMES}{name}")
         except ValueError as problem:
             raise GameError(f"{name!r} cannot be the name of a game: {problem}") from None
-        await self._put(f"{GAMES}{name}", listing, while_here=False)
+        await self._put(f"{GAMES}{name}", _encode(listing), while_here=False)
         return await self.find(name)
 
     async def report(self, name: str, activity: Activity) -> None:
         """For monitors."""
-        await self._put(f"{ACTIVITY}{name}", activity, while_here=True)
+        await self._put(f"{ACTIVITY}{name}", _encode(activity), while_here=True)
 
-    async def _put(self, name: str, value: Listing | Activity, *, while_here: bool) -> None:
+    def package(self, game: str) -> Package:
+        """What a player needs to join a game that does not come with Broadloom. Raises `NoGameError`."""
+        if game not in self._packages:
+            raise NoGameError(f"{self.channel.name} has no program of {game!r}; `broadloom game publish` adds one")
+        return next(iter(self._packages[game].values()))
+
+    async def publish(self, program: Path, picture: Path | None = None) -> Package:
+        """Load a program, and publish it with its description. It stays as long as a game does. Raises `GameError`."""
+        package = package_of(program, picture)
+        if package.game in BUILT_IN or "/" in package.game:
+            raise GameError(f"{package.game} comes with Broadloom, or cannot be the name of a game: choose another one")
+        await self._put(f"{PACKAGES}{package.game}", package.encode(), while_here=False)
+        return package
+
+    async def _put(self, name: str, value: bytes, *, while_here: bool) -> None:
         if name not in self._own:
             self._own[name] = await self._boxes.bind(name, fetch=True, while_here=while_here)
-        await self._own[name].put(_encode(value))
+        await self._own[name].put(value)
 
     def _on_change(self, change: Change) -> None:
         box, owner, data = change.value.name, change.value.owner, change.value.data
-        prefix = GAMES if box.startswith(GAMES) else ACTIVITY
-        name = box.removeprefix(prefix)
-        known: dict[str, dict[str, Any]] = self._listings if prefix == GAMES else self._activities
+        prefix, _, name = box.partition("/")
+        prefix = f"{prefix}/"
+        known: dict[str, dict[str, Any]] = self._listings
+        if prefix != GAMES:
+            known = self._activities if prefix == ACTIVITY else self._packages
         value = None if change.kind is ChangeKind.GONE else self._decode(prefix, name, data)
         if value is None:
             known.get(name, {}).pop(owner, None)
@@ -159,10 +189,13 @@ class Lobby:
             of_name[owner] = value
         self._changed.set()
 
-    def _decode(self, prefix: str, name: str, data: bytes) -> "Listing | Activity | None":
+    def _decode(self, prefix: str, name: str, data: bytes) -> "Listing | Activity | Package | None":
         """None if it is malformed."""
         if prefix == ACTIVITY:
             return _decode_activity(data)
+        if prefix == PACKAGES:
+            package = Package.decode(data)
+            return package if package is not None and package.game == name else None
         listing = _decode_listing(data)
         if listing is None or listing.name != name:
             return None
@@ -176,16 +209,20 @@ async def opened(channel: Channel) -> AsyncIterator[Lobby]:
     async with Mailboxes(channel, owner) as boxes:
         await boxes.wait_until_synced()
         lobby = Lobby(channel, boxes)
-        async with await boxes.watch(f"{GAMES}*") as games, await boxes.watch(f"{ACTIVITY}*") as activities:
+        async with AsyncExitStack() as stack:
+            watches = [
+                await stack.enter_async_context(await boxes.watch(f"{prefix}*"))
+                for prefix in (GAMES, ACTIVITY, PACKAGES)
+            ]
 
             async def read(watch: Any) -> None:
                 async for change in watch:
                     lobby._on_change(change)
 
-            for watch in (games, activities):
+            for watch in watches:
                 while watch.unread_count:
                     lobby._on_change(await watch.receive())
-            tasks = [asyncio.create_task(read(watch)) for watch in (games, activities)]
+            tasks = [asyncio.create_task(read(watch)) for watch in watches]
             try:
                 yield lobby
             finally:
@@ -202,11 +239,13 @@ def _decode_listing(data: bytes) -> Listing | None:
     try:
         values = json.loads(data)
         name, game, title, players = (values[each] for each in ("name", "game", "title", "players"))
+        program = values.get("program", "")
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    if not all(is_text(each) and each for each in (name, game, title)) or not _is_count(players):
+    is_valid = all(is_text(each) and each for each in (name, game, title)) and is_text(program)
+    if not is_valid or not _is_count(players):
         return None
-    return Listing(name=name, game=game, players=players, channel="", title=title)
+    return Listing(name=name, game=game, players=players, channel="", title=title, program=program)
 
 
 def _decode_activity(data: bytes) -> Activity | None:

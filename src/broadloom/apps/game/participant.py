@@ -5,6 +5,7 @@ and anti-entropy finds what is missing. Both end in the same `Timeline`. What a 
 times a second: take the role that its player wants, stand in for roles whose actor is gone, and compare states.
 """
 
+import contextlib
 import hashlib
 import json
 import zlib
@@ -13,7 +14,7 @@ from typing import Any
 
 from broadloom.apps.game.chance import Chance
 from broadloom.apps.game.changes import Acted, Diverged, Refused, Rewound, Said, changes_between
-from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of, to_json
+from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of, from_json, is_plain, to_json
 from broadloom.apps.game.game import Action, Game, GameOrder
 from broadloom.apps.game.runtime import GameRuntime
 from broadloom.apps.game.table import Phase, Table
@@ -174,7 +175,7 @@ class Participant:
         message = _decode(data)
         if "entry" in message and self._is_free:
             if self.is_ready:
-                self._on_free_entry(author, message["entry"])
+                self._on_free_entry(author, message["entry"], is_checked=is_plain(data))
             else:
                 self._waiting.append((author, message["entry"]))
         elif "digest" in message and self.is_ready and author == self._lead():
@@ -191,9 +192,9 @@ class Participant:
             return None
         return zlib.compress(to_json(self.timeline.snapshot()), 1)
 
-    def _on_free_entry(self, author: int, fields: Any) -> None:
+    def _on_free_entry(self, author: int, fields: Any, *, is_checked: bool = False) -> None:
         try:
-            entry = entry_of(author, fields)
+            entry = entry_of(author, fields, is_checked=is_checked)
         except ValueError:
             return
         expected = self._counts.get(author, 0) + 1
@@ -230,7 +231,9 @@ class Participant:
         self._report_action(entry)
 
     def _report_action(self, entry: Entry) -> None:
-        if entry.kind is Kind.ACT and self.timeline.problem(entry) == "":
+        problem = self.timeline.problem(entry)
+        self.runtime.on_applied(entry, problem)
+        if entry.kind is Kind.ACT and problem == "":
             self.runtime.emit(Acted(entry.role, Action(entry.name, entry.values)))
 
     # -- comparing states
@@ -422,11 +425,11 @@ class Participant:
     def _act(self, now: float) -> None:
         """For the roles that this member stands in for, while there is a player to play with."""
         me, table = self.runtime.peer_id, self.table
-        if not self.has_players:
+        mine = [role for role, seat in table.seats.items() if seat.actor == me and seat.is_stood_in]
+        due = [role for role in mine if now >= self._next_act_at.get(role, 0.0)]
+        if not due or not self.has_players:
             return
-        for role, seat in table.seats.items():
-            if seat.actor != me or not seat.is_stood_in or now < self._next_act_at.get(role, 0.0):
-                continue
+        for role in due:
             chance = Chance(self.timeline.seed, "stand-in", role, *self.timeline.tip_key)
             action = self.game.stand_in(table.state, role, chance)
             if action is not None:
@@ -441,8 +444,7 @@ def stand_in_for(role: str, members: list[int]) -> int:
 
 def _decode(data: bytes) -> dict[str, Any]:
     """Empty if it is malformed."""
-    try:
-        message = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
+    with contextlib.suppress(ValueError):
+        if isinstance(message := from_json(data), dict):
+            return message
+    return {}

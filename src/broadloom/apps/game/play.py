@@ -10,78 +10,65 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import broadloom
-from broadloom.apps.game.changes import Change, Missed
+from broadloom.apps.game.changes import Change, Over, Started
 from broadloom.apps.game.entry import Entry, Kind, checked_name, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog
 from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant
 from broadloom.apps.game.table import Table
-from broadloom.channel import Channel, ChannelEvent
+from broadloom.apps.session import JOIN_TIMEOUT_S, LEAVE_TIMEOUT_S, TIMEOUT_S, AppSession, joined, own_name
+from broadloom.channel import Channel
 from broadloom.channel.direct_request import DirectRequest
-from broadloom.channel.event_listeners import EventListeners
-from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.channel.outgoing import Way
-from broadloom.errors import BroadloomError, NotConnectedError, RefusedError
+from broadloom.errors import BroadloomError, RefusedError
 from broadloom.order import Entry as OrderEntry
-from broadloom.order import Order, Rewound, Skipped, ordered
+from broadloom.order import Rewound, Skipped, ordered
 from broadloom.protocol.identity import Role
 from broadloom.wire import PeerId
 
 log = logging.getLogger("broadloom")
 
-TIMEOUT_S = 10.0
-READY_TIMEOUT_S = 30.0
-"""As for joining a channel."""
 POLL_S = 0.02
-CHANGES_MAX = 10_000
-"""Changes that a program has not read; the oldest are dropped, and `Missed` says how many."""
 TELL_TIMEOUT_S = 5.0
-LEAVE_TIMEOUT_S = 2.0
 
 
-class Play(LayerRuntime):
-    """Use it with `async with`, or `await play.ready()` and `aclose`. It is the runtime of its participant."""
+class Play(AppSession[Change]):
+    """Use it with `async with`. It is the runtime of its participant."""
+
+    _what = "game"
+    _error = GameError
 
     def __init__(
         self, channel: Channel, game: Game, *, name: str = "", role: str = "", log_file: Path | None = None
     ) -> None:
-        super().__init__(channel, LAYER, self._on_left_channel)
+        self._name, self._wanted = checked_name(name), role
         self.game = game
         self.seed = f"{channel.name}\0{game.name}\0{len(game.seats())}"
-        self._name, self._wanted = checked_name(name), role
-        self._participant = Participant(self, game, self.seed)
-        self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
-        self._has_changes = asyncio.Event()
-        self._dropped_count = 0
-        self._listeners = EventListeners[Change](channel.name)
-        self._settling: dict[int, asyncio.Future[str]] = {}
-        self._order: Order | None = None
-        self._read_index = 0
-        self.is_ended = False
-        self._end_reason = "the game was left"
         self._log = GameLog(log_file, game, self.seed) if log_file is not None else None
-        if game.order is GameOrder.AGREED:
-            name_of_order = f"game/{game.name}/{len(game.seats())}"
-            self._order = ordered(channel, name_of_order, mode="available", from_index=1)
-        self._open()
+        super().__init__(channel, LAYER)
+        self._participant = Participant(self, game, self.seed)
+        self._outcomes: dict[int, str | None] = {}
+        """Entries of this program under way, by number: why they have no effect, empty if they have one."""
+
+    async def _join(self) -> None:
+        order = None
+        if self.game.order is GameOrder.AGREED:
+            name = f"game/{self.game.name}/{len(self.game.seats())}"
+            order = ordered(self._channel, name, mode="available", from_index=1)
+        self._begin(order)
         self._layer.on_request(self._on_request)
-        if self._order is not None:
-            self._start_task(self._read_order(self._order))
         self._participant.start()
+        if order is not None:
+            self._start(self._wait_for_history)
+        await self.ready()
 
     # -- state
-
-    @property
-    def channel(self) -> Channel:
-        return self._channel
 
     @property
     def table(self) -> Table:
@@ -107,7 +94,7 @@ class Play(LayerRuntime):
         """Equal at two players exactly if they have the same state."""
         return self.table.hash()
 
-    async def ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+    async def ready(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`,
         `NoRoleError`, or `NoGameError` after the timeout."""
         try:
@@ -130,7 +117,7 @@ class Play(LayerRuntime):
 
     async def _filtered(self, role: str, name: str, values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         """What the rules make of an entry. An ordered conversation asks them itself."""
-        if self._order is None:
+        if self._conversation is None:
             content = to_json([role, name, values])
             content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
             role, name, values = json.loads(content)
@@ -149,7 +136,7 @@ class Play(LayerRuntime):
 
     # -- acting
 
-    async def do(self, action: str, **values: Any) -> None:
+    async def do(self, action: str, /, **values: Any) -> None:
         """Act for one's role. Returns when the action counts. Raises `IllegalActionError` if the rules do not allow it:
         then it has no effect at any player."""
         role = self.role
@@ -173,7 +160,7 @@ class Play(LayerRuntime):
         action = self.game.typed(self.state, self.role, text)
         await self.do(action.name, **action.values)
 
-    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = READY_TIMEOUT_S) -> None:
+    async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Take a role. Raises `RoleTakenError` and `NoRoleError`."""
         self._name = checked_name(name or self._name)
         if not self._name:
@@ -185,11 +172,14 @@ class Play(LayerRuntime):
             self._wanted = self._participant.wanted = ""
             raise
 
-    async def left(self) -> None:
+    async def departed(self) -> None:
         """Give up one's role, and go on watching."""
+        await self._give_up_role(TIMEOUT_S)
+
+    async def _give_up_role(self, timeout_s: float) -> None:
         role, self._participant.wanted = self.role, ""
         if role is not None:
-            await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)})
+            await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)}, timeout_s=timeout_s)
 
     async def release(self, role: str) -> None:
         """Free the role of a player that is gone and does not come back."""
@@ -218,133 +208,50 @@ class Play(LayerRuntime):
         self._check_open()
         role, name, values = await self._filtered(role, name, values or {})
         entry = self._participant.new_entry(kind, role, name, values)
-        settled = self._settling[entry.number] = self._loop.create_future()
+        number = entry.number
+        self._outcomes[number] = None
         try:
-            if self._order is None:
+            if self._conversation is None:
                 self._participant.submit(entry)
             else:
-                await self._order.submit(entry.encode(), timeout_s=timeout_s)
-            async with asyncio.timeout(timeout_s):
-                problem = await settled
-        except TimeoutError:
-            raise GameError(f"{name or kind} was not confirmed within {timeout_s:g} s") from None
+                await self._submit_entry(entry.encode(), timeout_s, lambda: self._outcomes[number] is not None)
+            problem = self._outcomes[number]
         finally:
-            self._settling.pop(entry.number, None)
+            del self._outcomes[number]
         if problem:
             raise IllegalActionError(problem)
 
-    # -- changes
-
-    async def receive(self, timeout_s: float | None = None) -> Change:
-        """The next change. Raises `TimeoutError`, or `NotConnectedError` at the end."""
-        async with asyncio.timeout(timeout_s):
-            while not self._changes:
-                self._check_open()
-                self._has_changes.clear()
-                await self._has_changes.wait()
-        if self._dropped_count:
-            count, self._dropped_count = self._dropped_count, 0
-            return Missed(count)
-        return self._changes.popleft()
-
-    async def _iterate(self) -> AsyncGenerator[Change, None]:
-        while True:
-            try:
-                change = await self.receive()
-            except NotConnectedError:
-                return
-            yield change
-
-    def __aiter__(self) -> AsyncGenerator[Change, None]:
-        """Changes as they happen, until the game is left."""
-        return self._iterate()
-
-    def on_change(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `callback` for each change too. Returns a function that removes it."""
-        return self._listeners.add(callback)
-
     # -- ending
 
-    def _check_open(self) -> None:
-        if self.is_ended:
-            raise NotConnectedError(f"{self._channel.name}: {self._end_reason}")
+    async def _say_goodbye(self) -> None:
+        await self._give_up_role(LEAVE_TIMEOUT_S)
 
-    def _on_left_channel(self) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self.is_ended:
-            return
-        self.is_ended = True
+    def _on_end(self) -> None:
         self._participant.close()
-        self._has_changes.set()
-        for future in self._settling.values():
-            if not future.done():
-                future.set_exception(NotConnectedError(f"{self._channel.name}: {self._end_reason}"))
         self._write_log(lambda log_file: log_file.close(self.state_hash()))
-
-    async def aclose(self) -> None:
-        """Give up the role and leave the game. The others continue."""
-        if not self.is_ended:
-            with contextlib.suppress(BroadloomError, TimeoutError):
-                role, self._participant.wanted = self.role, ""
-                if role is not None:
-                    own = {"player": int(self.peer_id)}
-                    await self._submit(Kind.LEAVE, role, values=own, timeout_s=LEAVE_TIMEOUT_S)
-        self._end()
-        if self._order is not None:
-            await self._order.aclose()
-        await self.close()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.ready()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     # -- the order
 
-    async def _read_order(self, order: Order) -> None:
-        self._start_task(self._wait_for_history(order))
-        try:
-            async for item in order:
-                match item:
-                    case OrderEntry(index, _, author, data):
-                        self._read_index = index
-                        self._participant.on_entry(index, author, data)
-                    case Rewound(to_index):
-                        self._read_index = to_index
-                        self._participant.on_rewound(to_index)
-                    case Skipped(_, last_index):
-                        self._read_index = last_index
-                        self._participant.on_skipped()
-        except Exception as problem:
-            log.exception("%s: the game cannot continue", self._channel.name)
-            self._end_reason = f"the game ended here: {problem!r}"
-            self._end()
+    def _on_entry(self, entry: OrderEntry) -> None:
+        self._participant.on_entry(entry.index, entry.author, entry.data)
 
-    async def _wait_for_history(self, order: Order) -> None:
+    def _on_rewound(self, rewound: Rewound) -> None:
+        self._participant.on_rewound(rewound.to_index)
+
+    def _on_skipped(self, _skipped: Skipped) -> None:
+        self._participant.on_skipped()
+
+    async def _wait_for_history(self) -> None:
+        order = self._order
         while not self.is_ready:
-            if order.epoch is not None and not order.unread_count and self._read_index >= order.last_index:
+            if order.epoch is not None and not order.unread_count and self._applied_index >= order.last_index:
                 self._participant.on_caught_up()
             await asyncio.sleep(POLL_S)
 
     # -- called by the participant
 
     def submit(self, entry: Entry) -> None:
-        self._start_task(self._submit_entry(entry))
-
-    async def _submit_entry(self, entry: Entry) -> None:
-        assert self._order is not None
-        with contextlib.suppress(BroadloomError):  # the participant tries again
-            await self._order.submit(entry.encode())
+        self._start(self._order.submit, entry.encode())  # if it fails, the participant tries again
 
     def request(self, peer_id: int, data: bytes, timeout_s: float, on_answer: Callable[[bytes | None], None]) -> None:
         async def ask() -> None:
@@ -355,14 +262,10 @@ class Play(LayerRuntime):
             else:
                 on_answer(answer)
 
-        self._start_task(ask())
+        self._start(ask)
 
     def tell_member(self, peer_id: int, data: bytes) -> None:
-        async def send() -> None:
-            with contextlib.suppress(BroadloomError):
-                await self._layer.tell(PeerId(peer_id), data, timeout_s=TELL_TIMEOUT_S)
-
-        self._start_task(send())
+        self._start(partial(self._layer.tell, PeerId(peer_id), data, timeout_s=TELL_TIMEOUT_S))
 
     def members(self) -> list[int] | None:
         if not self._channel._node.peer.roster.is_complete:
@@ -374,19 +277,32 @@ class Play(LayerRuntime):
         ]
 
     def sequencer(self) -> int | None:
-        epoch = self._order.epoch if self._order is not None else None
+        epoch = self._conversation.epoch if self._conversation is not None else None
         return epoch.sequencer if epoch is not None else None
 
     def emit(self, change: Change) -> None:
-        self._dropped_count += len(self._changes) == CHANGES_MAX
-        self._changes.append(change)
-        self._has_changes.set()
-        self._listeners.emit(change)
+        match change:
+            case Started():
+                self._record_round("started")
+            case Over(result):
+                self._record_round("over", winner=result.winner, hash=self.state_hash())
+        super().emit(change)
+
+    def _record_round(self, status: str, **figures: Any) -> None:
+        table = self.table
+        players = {role: seat.name for role, seat in table.seats.items()}
+        self._record(status, number=table.round, game=self.game.name, round=table.round, players=players, **figures)
+
+    def on_applied(self, entry: Entry, problem: str | None) -> None:
+        if self.observer is None:
+            return
+        figures = {"game": self.game.name, "round": self.table.round, "role": entry.role}
+        owner = entry.name if entry.kind is Kind.SIT else None
+        self._record(entry.kind, entry.author, entry.number, owner=owner, reason=problem or None, **figures)
 
     def on_settled(self, number: int, problem: str) -> None:
-        future = self._settling.get(number)
-        if future is not None and not future.done():
-            future.set_result(problem)
+        if number in self._outcomes:
+            self._outcomes[number] = problem
 
     def on_input(self, kind: str, value: Any) -> None:
         if not self.is_ended:
@@ -417,28 +333,18 @@ class Play(LayerRuntime):
             raise RefusedError("no state here yet")
         return reply
 
-    def _on_event(self, event: ChannelEvent) -> None:
-        """Members are looked up when they are needed."""
 
-
-@contextlib.asynccontextmanager
-async def join(
+def join(
     channel: str, *, of: Game, name: str = "", role: str = ANY_ROLE, log_file: Path | None = None, **options: Any
-) -> AsyncIterator[Play]:
+) -> contextlib.AbstractAsyncContextManager[Play]:
     """Join a game and take a role: `role`, by default any that is free, or "" to watch. `options` are those of
     `broadloom.connect`. Raises `RoleTakenError`, `NoRoleError` and `NoGameError`."""
     if role and not (name or "ticket" in options):
         raise ValueError("a player needs a name: pass name=, or a ticket")
     if name and "ticket" not in options:
         options["name"] = name
-    async with (
-        broadloom.connect(channel, **options) as joined,
-        Play(joined, of, name=name or own_name(joined), role=role, log_file=log_file) as play,
-    ):
-        yield play
 
+    def make(connected: Channel) -> Play:
+        return Play(connected, of, name=name or own_name(connected), role=role, log_file=log_file)
 
-def own_name(channel: Channel) -> str:
-    """The name on the ticket, or the one given to `connect`."""
-    identity = channel.identity(channel.peer_id)
-    return (identity.name if identity is not None else "") or channel._node.name
+    return joined(channel, make, **options)

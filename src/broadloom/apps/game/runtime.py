@@ -35,6 +35,9 @@ class GameRuntime(Protocol):
 
     def emit(self, change: Change) -> None: ...
 
+    def on_applied(self, entry: Entry, problem: str | None) -> None:
+        """An entry has its place in the timeline; `problem` says why it has no effect. The tape keeps it."""
+
     def on_settled(self, number: int, problem: str) -> None:
         """An entry of this program has its place; `problem` says why it has no effect."""
 

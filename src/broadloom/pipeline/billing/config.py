@@ -43,6 +43,10 @@ whole file is checked before anything is billed; an error names the place in one
     ads = ["spring-*"]           # names of ads, with * and ?
     broadcast_fee = 1.00         # per broadcast
     subscriber_fee = 0.0125      # per subscriber connected at that moment
+
+    [sales]                      # fees for lots sold in auctions, owed by the seller
+    percent = 2.5                # of the price; default 0
+    lot_fee = 1.00               # for each lot; default 0
 """
 
 import json
@@ -54,16 +58,14 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from broadloom.errors import BroadloomError
+from broadloom.pipeline.billing.config_section import BillingConfigError, ConfigSection
+from broadloom.pipeline.billing.sales import SaleFees
 from broadloom.pipeline.billing.terms import (
     PLAN_KINDS,
-    PRICE_MAX,
     PRICE_PLACES,
     QUANTITIES,
-    QUANTITY_MAX,
     ROUNDINGS,
     TIERS_MAX,
     UNIT_S_MAX,
@@ -74,14 +76,8 @@ from broadloom.pipeline.billing.terms import (
 ISSUE_AFTER_S = 2 * 86_400
 """Two days for tapes to arrive before a month is billed. Later tapes lead to corrections."""
 
-_MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 _CHANNEL = re.compile(r"[0-9a-f]{16}")
-_DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 _ALWAYS = ("0000-00", "9999-99")
-
-
-class BillingConfigError(BroadloomError):
-    """The billing file is invalid. The message says where and what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +136,8 @@ class BillingConfig:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     subscribers: tuple[Subscriber, ...] = ()
     advertisers: tuple[Advertiser, ...] = ()
+    sales: SaleFees | None = None
+    """None: lots that are sold cost their sellers nothing."""
 
     def topic_of(self, channel: str) -> str | None:
         """The topic of a channel for which subscribers are listed with that topic only: time there is for that topic,
@@ -180,17 +178,18 @@ def load(path: str | Path) -> BillingConfig:
 
 def parse(data: object) -> BillingConfig:
     """Parse the content of a billing file."""
-    top = _ConfigSection(data, "the file")
+    top = ConfigSection(data, "the file")
     digits = top.integer("digits", 2, minimum=0, maximum=PRICE_PLACES)
     plans = {
-        name: _plan(name, _ConfigSection(each, f"plan {name!r}"), digits) for name, each in top.table("plans").items()
+        name: _plan(name, ConfigSection(each, f"plan {name!r}"), digits) for name, each in top.table("plans").items()
     }
     subscribers = tuple(
-        _subscriber(_ConfigSection(each, f"subscriber {n}")) for n, each in enumerate(top.list("subscribers"), 1)
+        _subscriber(ConfigSection(each, f"subscriber {n}")) for n, each in enumerate(top.list("subscribers"), 1)
     )
     advertisers = tuple(
-        _advertiser(_ConfigSection(each, f"advertiser {n}")) for n, each in enumerate(top.list("advertisers"), 1)
+        _advertiser(ConfigSection(each, f"advertiser {n}")) for n, each in enumerate(top.list("advertisers"), 1)
     )
+    sales = top.table("sales")
     billing = BillingConfig(
         time_zone=_check_time_zone(top.text("time_zone", "UTC")),
         currency=top.text("currency", ""),
@@ -202,9 +201,10 @@ def parse(data: object) -> BillingConfig:
         plans=plans,
         subscribers=subscribers,
         advertisers=advertisers,
+        sales=_sale_fees(ConfigSection(sales, "sales")) if sales else None,
     )
     top.reject_unknown_keys()
-    if (plans or advertisers) and not billing.currency:
+    if (plans or advertisers or sales) and not billing.currency:
         raise BillingConfigError('the file has prices but no currency; add, for example, currency = "EUR"')
     if billing.default_plan is not None and billing.default_plan not in plans:
         raise BillingConfigError(
@@ -215,111 +215,7 @@ def parse(data: object) -> BillingConfig:
     return billing
 
 
-class _ConfigSection:
-    """A table of the file. Keys that are never read are errors."""
-
-    def __init__(self, data: object, where: str) -> None:
-        if not isinstance(data, dict):
-            raise BillingConfigError(f"{where} must be a table, not {data!r}")
-        self._data: dict[str, Any] = dict(data)
-        self._known_keys: list[str] = []
-        self.where = where
-
-    def _take(self, key: str) -> Any:
-        self._known_keys.append(key)
-        return self._data.pop(key, None)
-
-    def reject_unknown_keys(self) -> None:
-        for key in self._data:
-            raise BillingConfigError(f"{self.where}: unknown key {key!r}; keys: {', '.join(self._known_keys)}")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self._take(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, str) or not value:
-            raise BillingConfigError(f"{self.where}: {key} must be text, {_actual(value)}")
-        return value
-
-    def choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> str:
-        value = self.text(key, default)
-        if value not in choices:
-            raise BillingConfigError(f"{self.where}: {key} must be one of {', '.join(choices)}, not {value!r}")
-        return value
-
-    def integer(self, key: str, default: int, *, minimum: int, maximum: int) -> int:
-        value = self._take(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            raise BillingConfigError(
-                f"{self.where}: {key} must be a whole number from {minimum} to {maximum}, not {value!r}"
-            )
-        return value
-
-    def price(self, key: str, places: int, default: Decimal | None = None) -> Decimal:
-        value = self._take(key)
-        if value is None and default is not None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
-            raise BillingConfigError(f"{self.where}: {key} must be a price such as 9.90, {_actual(value)}")
-        try:
-            price = Decimal(value)
-        except ArithmeticError:
-            raise BillingConfigError(f"{self.where}: {key} must be a price such as 9.90, not {value!r}") from None
-        if not price.is_finite() or not 0 <= price <= PRICE_MAX:
-            raise BillingConfigError(f"{self.where}: {key} must be from 0 to {PRICE_MAX}, not {value}")
-        if price != round(price, places):
-            raise BillingConfigError(f"{self.where}: {key} has more than {places} decimal places: {value}")
-        return price
-
-    def month(self, key: str) -> str | None:
-        value = self._take(key)
-        if value is not None and not (isinstance(value, str) and _MONTH.fullmatch(value)):
-            raise BillingConfigError(f'{self.where}: {key} must be a month such as "2027-01", {_actual(value)}')
-        return value
-
-    def table(self, key: str) -> dict[str, Any]:
-        value = self._take(key)
-        if value is not None and not isinstance(value, dict):
-            raise BillingConfigError(f"{self.where}: {key} must be tables, [{key}.NAME] in TOML, {_actual(value)}")
-        return value or {}
-
-    def day(self, key: str) -> str | None:
-        value = self._take(key)
-        if value is not None and not (isinstance(value, str) and _DAY.fullmatch(value)):
-            raise BillingConfigError(f'{self.where}: {key} must be a day such as "2027-01-17", {_actual(value)}')
-        return value
-
-    def quantity(self, key: str, scale: int, default: int | None = None) -> int:
-        """A quantity in seconds, messages or bytes, given in hours, messages or megabytes."""
-        value = self._take(key)
-        if value is None and default is not None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value * scale <= QUANTITY_MAX:
-            raise BillingConfigError(f"{self.where}: {key} must be a quantity of 0 or more, {_actual(value)}")
-        if value * scale != int(value * scale):
-            raise BillingConfigError(f"{self.where}: {key} is not a whole number of the smallest unit: {value}")
-        return int(value * scale)
-
-    def names(self, key: str) -> "list[str]":
-        found = self.list(key)
-        if not all(isinstance(each, str) and each for each in found):
-            raise BillingConfigError(f"{self.where}: {key} must be a list of names")
-        return found
-
-    def list(self, key: str) -> "list[Any]":
-        value = self._take(key)
-        if value is not None and not isinstance(value, list):
-            raise BillingConfigError(f"{self.where}: {key} must be a list, [[{key}]] in TOML, {_actual(value)}")
-        return value or []
-
-
-def _actual(value: object) -> str:
-    return "but is missing" if value is None else f"not {value!r}"
-
-
-def _plan(name: str, section: _ConfigSection, digits: int) -> Plan:
+def _plan(name: str, section: ConfigSection, digits: int) -> Plan:
     kind = section.choice("kind", PLAN_KINDS)
     if kind == "flat":
         plan = Plan(name, kind, section.price("month", digits))
@@ -340,13 +236,13 @@ def _plan(name: str, section: _ConfigSection, digits: int) -> Plan:
 _PRICE_KEYS = {"hour": "hour", "message": "message", "byte": "megabyte"}
 
 
-def _tiers(section: _ConfigSection, scale: int) -> tuple[Tier, ...]:
+def _tiers(section: ConfigSection, scale: int) -> tuple[Tier, ...]:
     found = []
     given = section.list("tiers")
     if len(given) > TIERS_MAX:
         raise BillingConfigError(f"{section.where}: at most {TIERS_MAX} tiers are possible")
     for number, each in enumerate(given, 1):
-        tier = _ConfigSection(each, f"{section.where}, tier {number}")
+        tier = ConfigSection(each, f"{section.where}, tier {number}")
         found.append(Tier(tier.quantity("above", scale), tier.price("price", PRICE_PLACES)))
         tier.reject_unknown_keys()
     return tuple(found)
@@ -362,7 +258,7 @@ def _matches(pattern: str, topic: str | None) -> bool:
     return bool(trie.readers(topic))
 
 
-def _subscriber(section: _ConfigSection) -> Subscriber:
+def _subscriber(section: ConfigSection) -> Subscriber:
     name = section.text("name")
     section.where = f"subscriber {name!r}"
     channel = section.text("channel", "") or None
@@ -400,7 +296,7 @@ def _subscriber(section: _ConfigSection) -> Subscriber:
     return found
 
 
-def _advertiser(section: _ConfigSection) -> Advertiser:
+def _advertiser(section: ConfigSection) -> Advertiser:
     name = section.text("name")
     section.where = f"advertiser {name!r}"
     ads = section.list("ads")
@@ -414,6 +310,15 @@ def _advertiser(section: _ConfigSection) -> Advertiser:
         section.price("subscriber_fee", PRICE_PLACES, zero),
     )
     section.reject_unknown_keys()
+    return found
+
+
+def _sale_fees(section: ConfigSection) -> SaleFees:
+    zero = Decimal(0)
+    found = SaleFees(section.price("percent", PRICE_PLACES, zero), section.price("lot_fee", PRICE_PLACES, zero))
+    section.reject_unknown_keys()
+    if found.percent > 100:
+        raise BillingConfigError(f"{section.where}: percent must be from 0 to 100, not {found.percent}")
     return found
 
 

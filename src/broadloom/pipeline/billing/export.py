@@ -13,7 +13,7 @@ from typing import Any
 
 from broadloom.record.arrow_import import pa
 
-ISSUED = ("invoice", "correction")
+ISSUED = ("invoice", "correction", "sale")
 COLUMNS = (
     *("invoice_id", "kind", "correction_number", "billing_month", "subscriber", "topic", "channel", "plan_name"),
     *("connected_ms", "message_count", "payload_bytes", "amount", "currency", "start_time", "end_time"),

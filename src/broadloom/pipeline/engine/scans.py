@@ -9,6 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from broadloom.pipeline.analysis.app_entries import EVENT_COLUMNS as APP_COLUMNS
+from broadloom.pipeline.analysis.app_entries import app_entries
 from broadloom.pipeline.analysis.forged_rows import odd_sendings
 from broadloom.pipeline.analysis.link_crossings import COLUMNS as CROSSING_COLUMNS
 from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
@@ -138,6 +140,10 @@ def _mailbox_changes(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.D
     return mailbox_stats.mailbox_changes(events)
 
 
+def _app_entries(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return app_entries(events)
+
+
 def _messages(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
     return messages_function.gather_messages(events)
 
@@ -191,6 +197,7 @@ SCANS = {
     "requests": Scan(requests.EVENT_COLUMNS, _requests, frozenset({"requests"})),
     "rule_hits": Scan(rule_stats.EVENT_COLUMNS, _rule_hits, frozenset({"rule_stats"})),
     "mailbox_changes": Scan(mailbox_stats.EVENT_COLUMNS, _mailbox_changes, frozenset({"mailbox_stats"})),
+    "app_entries": Scan(APP_COLUMNS, _app_entries, frozenset({"auction_lots", "game_rounds", "meetings"})),
 }
 
 

@@ -226,7 +226,7 @@ def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pl.DataFr
     return estimate_clock_offsets(known, spans)
 
 
-INVOICED = ("channels", "sessions", "usage")
+INVOICED = ("channels", "sessions", "usage", "auction_lots")
 """Tables over which invoices are made."""
 
 

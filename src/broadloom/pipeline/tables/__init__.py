@@ -31,6 +31,7 @@ _MODULES = (
     "channels",
     "sessions",
     "usage",
+    "auction_lots",
     "invoices",
     "ad_broadcasts",
     "ad_fees",
@@ -41,6 +42,8 @@ _MODULES = (
     "request_stats",
     "rule_stats",
     "mailbox_stats",
+    "game_rounds",
+    "meetings",
 )
 
 

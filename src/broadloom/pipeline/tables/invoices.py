@@ -21,7 +21,9 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.analysis.frames import conform, frame, from_rows, in_us
 from broadloom.pipeline.billing import months, periods, terms
 from broadloom.pipeline.billing.config import BillingConfig
+from broadloom.pipeline.billing.export import ISSUED
 from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
+from broadloom.pipeline.billing.sales import SALE, new_sales
 from broadloom.pipeline.table import CHANNEL, EXACT_MS, MONEY, Stage, Table, TableSetting, column
 from broadloom.record.arrow_import import pq
 
@@ -48,7 +50,11 @@ _BY_MESSAGES = ("message", "byte")
 
 COLUMNS = (
     column("invoice_id", "Hash of everything billed, 32 hex digits; null if not issued."),
-    column("kind", "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."),
+    column(
+        "kind",
+        "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`); `sale` (the fee for a lot "
+        "sold in an auction).",
+    ),
     column("correction_number", "0 for the invoice, then 1, 2 ... for its corrections."),
     column("billing_month", "Month in the billing time zone, as YYYY-MM."),
     CHANNEL,
@@ -182,8 +188,30 @@ def build_invoices(
     `tables` has those that invoices depend on, `previous` is this table as built before.
     """
     issued = _issued(previous, str(settings[ISSUED_INVOICES.name]), billing)
-    rows = pl.concat([issued, new_invoices(_billing_state(tables, issued, billing), billing)])
-    return rows.sort("billing_month", "channel", "subscriber", "topic", "start_time", "correction_number")
+    is_sale = pl.col("kind") == SALE
+    sold, issued = issued.filter(is_sale), issued.filter(~is_sale)
+    rows = pl.concat(
+        [
+            issued,
+            new_invoices(_billing_state(tables, issued, billing), billing),
+            sold,
+            _sales(tables["auction_lots"], tables["channels"], sold, billing),
+        ]
+    )
+    order = ["billing_month", "channel", "subscriber", "topic", "start_time", "correction_number", "invoice_id"]
+    return rows.sort(order)
+
+
+def _sales(lots: pl.DataFrame, channels: pl.DataFrame, sold: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
+    """Invoices for lots that were sold since."""
+    starts = dict(channels.select("channel", "start_time").iter_rows())
+    rows: list[dict[str, Any]] = []
+    for sale in new_sales(lots.to_dicts(), sold.to_dicts(), billing):
+        row = {each.name: sale.get(each.name) for each in COLUMNS}
+        row["billing_month"] = months.month_name(int(sale["end_time"].timestamp() * 1_000_000), billing.time_zone)
+        row["tape_start_time"] = starts.get(sale["channel"])
+        rows.append({**row, "invoice_id": _invoice_id(row)})
+    return from_rows(rows, COLUMNS)
 
 
 def _issued(previous: pl.DataFrame | None, folder: str, billing: BillingConfig) -> pl.DataFrame:
@@ -196,7 +224,7 @@ def _issued(previous: pl.DataFrame | None, folder: str, billing: BillingConfig) 
         previous = frame(pq.read_table(folder, partitioning=None))
     if previous is None:
         return from_rows([], COLUMNS)
-    rows = conform(previous, COLUMNS).filter(pl.col("kind").is_in(["invoice", "correction"]))
+    rows = conform(previous, COLUMNS).filter(pl.col("kind").is_in(ISSUED))
     for time_zone, currency in rows.select("time_zone", "currency").unique().iter_rows():
         if (time_zone, currency) != (billing.time_zone, billing.currency):
             raise IssuedInvoicesError(
@@ -281,7 +309,7 @@ def _flat_months(end_us: int, billing: BillingConfig) -> pl.DataFrame:
 
 def _invoice_id(row: dict[str, Any]) -> str | None:
     """Hash everything billed as text, so that the ID does not depend on how a number is stored."""
-    if row["kind"] not in ("invoice", "correction"):
+    if row["kind"] not in ISSUED:
         return None
     content = {name: str(row[name]) for name in _HASHED if row[name] is not None}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -293,7 +321,7 @@ TABLE = Table(
     "Who owes how much for which month?",
     COLUMNS,
     Stage.ALL,
-    depends_on=("channels", "sessions", "usage"),
+    depends_on=("channels", "sessions", "usage", "auction_lots"),
     settings=(BILLING_FILE, ISSUED_INVOICES),
     is_cumulative=True,
 )

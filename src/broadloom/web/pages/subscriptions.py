@@ -8,6 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
+from broadloom.pipeline.billing.export import ISSUED
 from broadloom.web.bills import Amount, this_month, total
 from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.pages.layout import button, data_table, empty_state, every, paragraph, section
@@ -20,7 +21,6 @@ REFRESH_S = 2.0
 BILLS_MAX = 100
 COLUMNS = ("Topic", "Plan", "Since", "Connected this month", "Cost so far", "")
 BILL_COLUMNS = ("Month", "Topic", "Plan", "Connected", "Amount", "Invoice")
-ISSUED = ("invoice", "correction")
 
 
 def build(sources: Sources) -> None:

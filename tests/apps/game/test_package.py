@@ -1,0 +1,102 @@
+"""Programs of games: published in a lobby, downloaded without being run, and loaded by those who trust them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broadloom.apps.game import GameError, NoGameError, make_game
+from broadloom.apps.game.games import PROGRAMS
+from broadloom.apps.game.package import Package, load_program
+from broadloom.mailboxes.model import ChangeKind
+from tests.apps.game.test_lobby import opened, put
+
+PROGRAM = """
+from pathlib import Path
+
+from broadloom.apps import game
+
+Path(__file__).with_name("ran").touch()
+
+
+class Count(game.Game):
+    name, title, about, help = "count", "Count", "Count to three.", "any key"
+    order = game.GameOrder.AGREED
+
+    def __init__(self, players):
+        self.roles = {"player": players}
+
+    def begin(self, players, chance):
+        return {"count": 0}
+
+    def apply(self, state, action, by, chance):
+        return {"count": state["count"] + 1}
+
+    def over(self, state):
+        return game.Result("player 1", "three") if state["count"] == 3 else None
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_programs() -> Iterator[None]:
+    yield
+    PROGRAMS.clear()
+
+
+def written(path: Path, text: str = PROGRAM) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+async def test_program_is_published_and_downloaded_without_being_run(tmp_path: Path) -> None:
+    program, picture = written(tmp_path / "count.py"), written(tmp_path / "count.svg", "<svg/>")
+    async with opened() as lobby:
+        published = await lobby.publish(program, picture)
+        listing = await lobby.register("board-1", "count", 2)
+        assert listing.program == published.sha256
+        (tmp_path / "ran").unlink()
+        PROGRAMS.clear()
+        found = lobby.package("count")
+        assert (found, found.picture, found.about) == (published, "<svg/>", "Count to three.")
+        assert not (tmp_path / "ran").exists()
+        with pytest.raises(NoGameError, match="load its program"):
+            listing.make_game()
+        load_program(written(tmp_path / "downloaded.py", found.program))
+        assert listing.make_game().seats() == ["player 1", "player 2"]
+        load_program(written(tmp_path / "changed.py", f"{found.program}\n# changed"))
+        with pytest.raises(NoGameError, match="another version"):
+            listing.make_game()
+        with pytest.raises(NoGameError, match="has no program of 'go'"):
+            lobby.package("go")
+
+
+async def test_member_cannot_replace_the_program_of_another() -> None:
+    async with opened() as lobby:
+        package = {"game": "go", "title": "Go", "about": "", "program": "pass", "picture": ""}
+        put(lobby, "packages/go", package, "Ann")
+        put(lobby, "packages/go", {**package, "program": "import this"}, "Mallory")
+        put(lobby, "packages/go", {}, "Mallory", ChangeKind.GONE)
+        assert lobby.package("go").program == "pass"
+        chess = {**package, "game": "chess"}
+        malformed: list[object] = [[], package, {**chess, "program": 7}, {**chess, "title": "\ud800"}]
+        for wrong in malformed:
+            put(lobby, "packages/chess", wrong)
+        with pytest.raises(NoGameError):
+            lobby.package("chess")
+
+
+def test_file_that_is_not_the_program_of_one_game_is_refused(tmp_path: Path) -> None:
+    two = f"{PROGRAM}\nclass Two(Count): ..."
+    for text, says in (("x = 1", "has 0 games"), ("1 / 0", "ZeroDivisionError"), (two, "has 2 games")):
+        with pytest.raises(GameError, match=says):
+            load_program(written(tmp_path / "game.py", text))
+    with pytest.raises(GameError, match="not a Python file"):
+        load_program(written(tmp_path / "game.txt"))
+    with pytest.raises(GameError, match="at most 65,536"):
+        Package(game="go", title="", about="", program="x" * 70_000).encode()
+
+
+def test_game_that_cannot_be_made_for_so_many_players_names_the_reason(tmp_path: Path) -> None:
+    load_program(written(tmp_path / "count.py", PROGRAM.replace("self.roles", "assert players < 5; self.roles")))
+    with pytest.raises(NoGameError, match="cannot be made for 9 players"):
+        make_game("count", 9)
