@@ -12,12 +12,12 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import broadloom
 from broadloom.apps.missed import Missed
 from broadloom.channel import Channel, ChannelEvent
+from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError
@@ -41,7 +41,7 @@ EVENTS_MAX = 10_000
 """Events that a program has not read; the oldest are dropped, and `Missed` says how many."""
 
 
-class AppSession(LayerRuntime, Generic[E]):
+class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
     """Iterate over it for events: what has happened since this program joined, among them `Missed`. Not thread-safe:
     use it from the event loop of the channel."""
 
@@ -94,11 +94,6 @@ class AppSession(LayerRuntime, Generic[E]):
             await self.leave()
             raise
         return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.leave()
 
     async def leave(self) -> None:
         """End this program's part. The others continue, and the channel stays joined."""

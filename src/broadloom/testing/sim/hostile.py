@@ -90,11 +90,13 @@ class HostileNode(SimNode):
         frame: bytes,
         rest: memoryview | None,
         received_from: "Link | None",
+        *,
+        at_once: bool = False,
     ) -> None:
         if self.random.random() < 0.5:
             whole = frame if rest is None else b"".join((frame, rest))
             age_ms = self.random.choice((0, 60_000, 119_000, AGE_MS_MAX))
-            self._honest_send(tree, retained, forwarded(whole, 1, age_ms), None, received_from)
+            self._honest_send(tree, retained, forwarded(whole, 1, age_ms), None, received_from, at_once=at_once)
 
     def _false_states(self, *, long_idle: bool = False) -> tuple[AuthorState, ...]:
         states = {each.author: each for each in self._honest_states(long_idle=long_idle)}
