@@ -79,6 +79,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "conf").mkdir()
     settings = f"spark.executor.memory 512m\nspark.executor.extraJavaOptions {FRUGAL}\n"
+    # On a busy machine, executors need longer to start than Spark waits before it warns.
+    settings += f"spark.starvation.timeout {COMMAND_S:.0f}s\n"
     (folder / "conf" / "spark-defaults.conf").write_text(settings)
     environment = {
         **os.environ,
