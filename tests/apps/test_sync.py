@@ -19,7 +19,18 @@ from tests.channel.joined import QUICK, unique_name
 from tests.support import TIMEOUT_S, wait_until
 
 OPTIONS: dict[str, Any] = {"tls": False, "settings": QUICK}
-OF_RUNTIMES = {"submit", "request", "tell_member", "members", "sequencer", "emit", "on_settled", "on_input", "close"}
+OF_RUNTIMES = {
+    "submit",
+    "request",
+    "tell_member",
+    "members",
+    "sequencer",
+    "emit",
+    "on_applied",
+    "on_settled",
+    "on_input",
+    "close",
+}
 """What a session calls itself, or its core calls."""
 
 

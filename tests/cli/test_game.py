@@ -21,7 +21,7 @@ def monitored_players(lobby: str) -> dict[str, str] | None:
     return dict(activity["players"]) if activity is not None else None
 
 
-def test_program_is_published_downloaded_and_run_only_by_those_who_name_it(tmp_path: Path) -> None:
+def test_program_is_published_and_downloaded_and_runs_only_on_request(tmp_path: Path) -> None:
     lobby, program, copy = new_channel(), tmp_path / "count.py", tmp_path / "copy.py"
     program.write_text(PROGRAM, encoding="utf-8")
     code, _, err = run("game", "publish", lobby, str(program), "--no-tls")

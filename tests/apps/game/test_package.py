@@ -96,7 +96,7 @@ def test_file_that_is_not_the_program_of_one_game_is_refused(tmp_path: Path) -> 
         Package(game="go", title="", about="", program="x" * 70_000).encode()
 
 
-def test_game_that_cannot_be_made_for_so_many_players_names_the_reason(tmp_path: Path) -> None:
+def test_number_of_players_that_a_program_refuses_is_reported_with_the_reason(tmp_path: Path) -> None:
     load_program(written(tmp_path / "count.py", PROGRAM.replace("self.roles", "assert players < 5; self.roles")))
     with pytest.raises(NoGameError, match="cannot be made for 9 players"):
         make_game("count", 9)
