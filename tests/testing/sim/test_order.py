@@ -217,12 +217,12 @@ MUTANTS = [
     (available, order_twice, 1, "2 times|after"),
     (forgetful, drop_own_revoked_submissions, 1, "after|not ordered"),
     (crashes, choose_the_shortest_log, 3, "no member was cut off"),
-    (safe, count_one_vote_as_majority, 1, "another entry|Diverged"),
+    (safe, count_one_vote_as_majority, 2, "another entry|Diverged"),
     (safe, choose_the_shortest_log, 4, "another entry|Diverged"),
     (safe, deliver_before_it_is_final, 4, "another entry|Diverged|revoked"),
     (safe, acknowledge_for_others, 4, "another entry|Diverged"),
     pytest.param(safe, forget_the_store_at_a_restart, 5, "another entry|Diverged|is at|after", marks=pytest.mark.long),
-    (usurped, keep_no_fence, 3, "another entry|Diverged|is at|sequencers"),
+    (usurped, keep_no_fence, 12, "another entry|Diverged|is at|sequencers"),
 ]
 """A scenario, what is broken, a seed that shows it, and what the check reports."""
 

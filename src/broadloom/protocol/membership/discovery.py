@@ -219,11 +219,9 @@ class Discovery:
     def _send_request(self, target: Address | PeerInfo, depth: _Depth | None = None) -> None:
         on_response = partial(self._on_response, target, depth)
         on_failure = partial(self._on_failure, target, depth)
-        # A join request goes along with a probe while it is the only one, so that only one member is asked. Where the
-        # channel may have a card, the card comes first: a newcomer with other settings does not join.
+        # A join request goes along with a probe while it is the only one, so that only one member is asked.
         is_alone = depth is not None and depth.search.pending == 1
-        joins = is_alone and not self._peer.owner.documents.has_owner
-        follow_up = self._peer.join_protocol.join_request() if joins else None
+        follow_up = self._peer.join_protocol.join_request() if is_alone else None
         OutgoingExchange(self._peer, target, self._request(), on_response, on_failure, follow_up=follow_up)
 
     def _request(self) -> DiscoverRequest:
