@@ -13,7 +13,9 @@ from broadloom.wire.exchange_messages import (
     DiscoverRequest,
     DiscoverResponse,
     Hello,
+    JoinRequest,
     JoinResponse,
+    LinkRequest,
     LinkResponse,
     Reject,
     RejectReason,
@@ -122,10 +124,42 @@ def test_valid_exchange_is_answered_and_initiator_is_cached() -> None:
     assert connection.sent_messages(DiscoverResponse) == [RESPONSE]
     assert connection.sent_messages(Reject) == []
     assert 2 in peer.peer_cache
+    connection.remote_closes()
     assert_no_state_left(runtime, peer, connection)
 
 
-@pytest.mark.parametrize("messages", [[], [hello(2)]], ids=["nothing", "Hello only"])
+def test_newcomer_joins_over_the_connection_of_its_probe() -> None:
+    runtime = FakeRuntime()
+    peer = idle_peer(runtime)
+    connection = open_exchange(peer, hello(2, has_position=False), REQUEST)
+    connection.remote_sends(JoinRequest(4, ()))
+    assert len(connection.sent_messages(Hello)) == 1
+    assert connection.sent_messages(JoinResponse)[0].is_linked
+    assert 2 in peer.links
+    assert len(peer._exchanges) == 0
+
+
+@pytest.mark.parametrize("request_", [REQUEST, LinkRequest()], ids=["another probe", "link request"])
+def test_only_a_join_request_may_follow_a_probe(request_: WireMessage) -> None:
+    runtime = FakeRuntime()
+    peer = idle_peer(runtime)
+    connection = open_exchange(peer, hello(2), REQUEST)
+    connection.remote_sends(request_)
+    assert [reject.reason for reject in connection.sent_messages(Reject)] == [RejectReason.MALFORMED_MESSAGE]
+    assert_no_state_left(runtime, peer, connection)
+
+
+def test_probe_of_a_member_ends_with_the_response() -> None:
+    runtime = FakeRuntime()
+    peer = idle_peer(runtime)
+    connection = open_exchange(peer, hello(2), replace(REQUEST, is_connected=True))
+    assert connection.sent_messages(DiscoverResponse) == [RESPONSE]
+    assert_no_state_left(runtime, peer, connection)
+
+
+@pytest.mark.parametrize(
+    "messages", [[], [hello(2)], [hello(2), REQUEST]], ids=["nothing", "Hello only", "probe without join request"]
+)
 def test_incomplete_exchange_is_closed_after_timeout(messages: list[Sendable]) -> None:
     runtime = FakeRuntime()
     peer = idle_peer(runtime)
@@ -155,6 +189,7 @@ def test_oldest_exchange_is_closed_when_limit_is_reached(messages: list[Sendable
     assert newcomer.sent_messages(DiscoverResponse) == [RESPONSE]
     assert [connection.closed for connection in idle] == [True, False, False]
     assert peer.counters.exchanges_rejected == 1
+    newcomer.remote_closes()
     # The newcomer was answered and has gone, so the next exchange finds room.
     assert open_exchange(peer, hello(4), REQUEST).sent_messages(DiscoverResponse) == [RESPONSE]
     assert peer.counters.exchanges_rejected == 1

@@ -1,7 +1,8 @@
 """Exchanges: short connections that carry one request and one response and may become links.
 
-The initiator sends Hello and its request together; the responder sends Hello and its response. Every exchange has a
-deadline, and an error ends only the exchange in which it occurs.
+The initiator sends Hello and its request together; the responder sends Hello and its response. A newcomer that finds a
+member sends its join request over the same connection. Every exchange has a deadline, and an error ends only the
+exchange in which it occurs.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,7 @@ AUTH_REASONS = (
     RejectReason.QUOTA_EXCEEDED,
 )
 
-OnResponse = Callable[["Exchange", WireMessage], None]
+OnResponse = Callable[["OutgoingExchange", WireMessage], None]
 OnFailure = Callable[[RejectReason | None], None]
 
 
@@ -187,14 +188,19 @@ class OutgoingExchange(Exchange):
         request: WireMessage,
         on_response: OnResponse,
         on_failure: OnFailure | None = None,
+        *,
+        follow_up: WireMessage | None = None,
     ) -> None:
+        """`follow_up`: a second request that is sent along. It counts only if `continue_with` asks for its response."""
         super().__init__(peer)
         self._expected_peer = target.peer_id if isinstance(target, PeerInfo) else None
         self._request = request
+        self._follow_up = follow_up
         self._on_response = on_response
         self._on_failure = on_failure
         self.is_open = False
         """Whether the connection is established and the request sent."""
+        self._awaits_response = True
         self._opened_at = 0.0
         self.failure = ""
         """Why it failed."""
@@ -208,11 +214,23 @@ class OutgoingExchange(Exchange):
         self._opened_at = self.peer.runtime.now()
         self._send_hello()
         self.connection.send(encode(self._request))
+        if self._follow_up is not None:
+            self.connection.send(encode(self._follow_up))
 
     def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         if foreign and not self._is_closed:
             self.peer.discovery.on_foreign_found(self._address, foreign)
         super().on_disconnect(reason, foreign)
+
+    def continue_with(self, request: WireMessage, on_response: OnResponse, on_failure: OnFailure) -> None:
+        """Send a second request, unless it was sent along with the first one; from within the handler of the first
+        response."""
+        self._on_response, self._on_failure = on_response, on_failure
+        self._started_at = self._opened_at = self.peer.runtime.now()
+        self._timer = self._start_timer(self.peer.pacing.stretched(self.peer.settings.exchange_timeout_s))
+        self._awaits_response = True
+        if self._follow_up is None:
+            self.connection.send(encode(request))
 
     def abandon(self) -> None:
         """Drop the exchange in favor of another one with the same peer."""
@@ -238,8 +256,9 @@ class OutgoingExchange(Exchange):
             return  # the response follows
         self._timer.cancel()
         self.peer.pacing.on_exchange(self.peer.runtime.now() - self._opened_at)
+        self._awaits_response = False
         self._on_response(self, message)
-        if not self._is_closed:
+        if not self._is_closed and not self._awaits_response:
             self.close()
 
     def _fail(self, reason: RejectReason | None, text: str) -> None:
@@ -265,12 +284,20 @@ class IncomingExchange(Exchange):
         super().__init__(peer)
         self.connection = connection
         self._is_from_newcomer = False
+        self._has_responded = False
+        self._awaits_join_request = False
         connection.handler = self
 
     def respond(self, message: WireMessage) -> None:
-        self._send_hello()
-        self._send_card()
+        if not self._has_responded:
+            self._has_responded = True
+            self._send_hello()
+            self._send_card()
         self.connection.send(encode(message))
+
+    def await_join_request(self) -> None:
+        """A newcomer has found us: its `JoinRequest` may follow over the same connection."""
+        self._awaits_join_request = True
 
     def _send_card(self) -> None:
         """A newcomer gets the card first: it may have to use other settings, or the channel may be closed."""
@@ -279,12 +306,9 @@ class IncomingExchange(Exchange):
             self.connection.send(encode(card))
 
     def reject(self, reason: RejectReason, text: str) -> None:
-        if self._is_closed:
-            return
-        self._send_hello()
-        self._send_card()
-        self.connection.send(encode(Reject(reason, text)))
-        self.close()
+        if not self._is_closed:
+            self.respond(Reject(reason, text))
+            self.close()
 
     def _on_hello(self, hello: Hello) -> None:
         super()._on_hello(hello)
@@ -298,8 +322,9 @@ class IncomingExchange(Exchange):
 
     def _on_message(self, message: WireMessage) -> None:
         handler = self.peer.request_handlers.get(type(message))
-        if handler is None:
-            raise WireError(f"{type(message).__name__} is not a request")
+        if handler is None or (self._awaits_join_request and not isinstance(message, JoinRequest)):
+            raise WireError(f"{type(message).__name__} is not a request{', or not the first one' if handler else ''}")
+        self._awaits_join_request = False
         self._is_from_newcomer = isinstance(message, JoinRequest) or (
             isinstance(message, DiscoverRequest) and not message.is_connected
         )
@@ -308,7 +333,7 @@ class IncomingExchange(Exchange):
             return
         self.peer.peer_cache.mark_alive(self.remote)
         handler(self, message)
-        if not self._is_closed:
+        if not self._is_closed and not self._awaits_join_request:
             self.close()
 
     def _fail(self, reason: RejectReason | None, text: str) -> None:

@@ -113,7 +113,8 @@ class Peer:
         self.reporter = DeliveryReporter(self)
         self.owner = Owner(self, owner_verifier)
         self._exchanges: dict[IncomingExchange, None] = {}
-        self._has_enough_links = False
+        self.is_filling_slots = True
+        """A newcomer: walks are under way for its free slots, so it does not fill them in other ways."""
         self._duplicates_reported = 0
         self._rejections: dict[RejectReason, Rejected] = {}
         """What members said since the last link came up: each reason is reported once."""
@@ -295,12 +296,15 @@ class Peer:
             self.partition_merge.alert()
         if reason is None:
             self._rejections.clear()
+        if self.state is PeerState.CONNECTED and not len(self.links):
+            self.is_filling_slots = False
         if self.links.free_slots == 0:
+            self.is_filling_slots = False
             self.join_protocol.set_full_mesh(False)
             self.slot_repair.stop()
         elif reason in UNGRACEFUL_REASONS or reason is LinkDownReason.PEER_LEFT:
             self.slot_repair.restart()
-        elif reason is None and self.state is PeerState.CONNECTED:
+        elif reason is None and not self.is_filling_slots:
             self.slot_repair.restart()  # a new neighbor may lead to others with free slots
         else:
             self.slot_repair.schedule()
@@ -311,11 +315,12 @@ class Peer:
     def create_channel(self) -> None:
         self.broadcaster.receiver.finish_join()
         self.join_protocol.set_full_mesh(True)
+        self.is_filling_slots = False
         self._fire(PeerEvent.CHANNEL_CREATED)
 
     def on_enough_links(self) -> None:
-        """Every slot is filled, or no further link is available now. One neighbor is enough to miss nothing."""
-        self._has_enough_links = True
+        """No further link is available now."""
+        self.is_filling_slots = False
         self._fire(PeerEvent.LINKS_SUFFICE)
 
     def begin_leave(self) -> None:
@@ -335,7 +340,9 @@ class Peer:
         if len(self.links):
             if self.broadcaster.has_position:
                 self._fire(PeerEvent.POSITION_ADOPTED)
-            if self.links.free_slots == 0 or self._has_enough_links:
+            if not (self.is_filling_slots and self.join_protocol.is_full_mesh):
+                # One neighbor is enough to miss nothing. Only a full mesh is joined as a whole: the next newcomer
+                # learns all its members from this peer.
                 self._fire(PeerEvent.LINKS_SUFFICE)
         else:
             self._fire(PeerEvent.LAST_LINK_LOST)
@@ -356,7 +363,7 @@ class Peer:
         self.slot_repair.schedule()
 
     def _restart_discovery(self) -> None:
-        self._has_enough_links = False
+        self.is_filling_slots = True
         self.discovery.start()
 
     def _begin_membership(self) -> None:

@@ -55,8 +55,7 @@ def test_joiner_adopts_position_of_first_neighbor() -> None:
     peer = seeker(runtime)
     connection = link(peer, 2, None)
     connection.remote_sends(digest_of((A, 1, 5), (B, 7, 6)))
-    assert peer.state is PeerState.JOINING
-    peer.on_enough_links()
+    assert peer.state is PeerState.CONNECTED
     connection.remote_sends(broadcast_of(A, 6), broadcast_of(B, 7, 7), broadcast_of(A, 4), broadcast_of(A, 7))
     assert runtime.delivered_ids() == [(A, 6), (B, 7), (A, 7)]
     runtime.advance(2 * NO_TIMEOUT.retention_s)

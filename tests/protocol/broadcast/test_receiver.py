@@ -283,9 +283,10 @@ def test_own_idle_window_does_not_block_eviction() -> None:
 
 
 def newcomer(runtime: FakeRuntime, authors: tuple[AuthorState, ...] = ()) -> tuple[Peer, FakeConnection]:
-    """A peer that has a starting position and a link, and waits for more links."""
+    """A peer that has a starting position and a link, and waits for the other links of a full mesh."""
     peer = Peer(runtime, peer_info(ME), CHANNEL, (), NO_TIMEOUT)
     peer.start()
+    peer.join_protocol.set_full_mesh(True)
     connection = open_exchange(peer, hello(2), LinkRequest())
     connection.remote_sends(Digest(is_new=False, is_complete=True, authors=authors, peer_sample=()))
     assert peer.state is PeerState.JOINING

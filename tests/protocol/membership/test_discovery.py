@@ -2,7 +2,7 @@
 
 from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.wire import Address
-from broadloom.wire.exchange_messages import DiscoverResponse, JoinResponse, SeekerJoined
+from broadloom.wire.exchange_messages import DiscoverResponse, JoinRequest, JoinResponse, SeekerJoined
 from tests.protocol.fake_runtime import (
     CHANNEL,
     NO_TIMEOUT,
@@ -56,8 +56,33 @@ def test_seeker_joins_through_member_that_answers_late() -> None:
     first.remote_accepts()
     first.remote_sends(hello(7), DiscoverResponse(True, 0, ()))
     assert peer.state is PeerState.DISCOVERING
-    join_requests = [connection for connection in runtime.dialed if connection.address == peer_info(7).address]
-    assert join_requests, "the seeker sends a join request to the late member"
+    assert first.sent_messages(JoinRequest), "the seeker sends a join request to the late member"
+
+
+def test_member_that_has_closed_the_probe_is_asked_over_another_connection() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, ALIVE)
+    (probe,) = connections_to(runtime, ALIVE)
+    probe.remote_accepts()
+    probe.remote_sends(hello(7), DiscoverResponse(True, 0, ()))
+    assert probe.sent_messages(JoinRequest)
+    probe.remote_closes()
+    assert peer.state is PeerState.DISCOVERING
+    runtime.advance(2 * SETTINGS.discovery_retry_s)
+    (second,) = [connection for connection in runtime.dialed if connection.address == peer_info(7).address]
+    second.remote_accepts()
+    assert second.sent_messages(JoinRequest)
+
+
+def test_only_one_of_several_members_that_answer_is_asked_to_join() -> None:
+    runtime = FakeRuntime()
+    start_seeker(runtime, ALIVE, "second")
+    probes = connections_to(runtime, ALIVE) + connections_to(runtime, "second")
+    for number, probe in enumerate(probes, 7):
+        probe.remote_accepts()
+        probe.remote_sends(hello(number), DiscoverResponse(True, 0, ()))
+    assert [len(probe.sent_messages(JoinRequest)) for probe in probes] == [1, 0]
+    assert [probe.closed for probe in probes] == [False, True]
 
 
 def test_channel_is_created_only_after_every_probe_has_ended() -> None:

@@ -324,7 +324,7 @@ def test_merge_after_partition_leaves_no_free_slots_for_long(mode: Dissemination
 def test_edge_is_restored_when_the_other_side_cannot_swap(monkeypatch: pytest.MonkeyPatch):
     """The responder gave up an edge, but the initiator had lost the one it offered. The responder and its former
     neighbor each had a free slot, one of them reserved for a peer that was never told to dial."""
-    sim = Simulation(1, SimulationSettings(network=SimNetworkSettings(latency_ms=(10.0, 10.0), jitter_ms=1.0)))
+    sim = Simulation(2, SimulationSettings(network=SimNetworkSettings(latency_ms=(10.0, 10.0), jitter_ms=1.0)))
     while len(sim.alive) < 20:
         sim.add_peer()
         sim.run_for(0.25)

@@ -116,6 +116,8 @@ class Discovery:
         """Seekers that answered on a bootstrap host, so they could create the channel."""
         self._members: dict[PeerId, PeerInfo] = {}
         """Connected peers not yet asked to admit this one."""
+        self._open_probe: OutgoingExchange | None = None
+        """The probe that has just found a member, which can be asked over the same connection."""
         self._cache_tried = False
         self._rejected: Rejected | None = None
         self.foreign: dict[Address, str] = {}
@@ -217,7 +219,10 @@ class Discovery:
     def _send_request(self, target: Address | PeerInfo, depth: _Depth | None = None) -> None:
         on_response = partial(self._on_response, target, depth)
         on_failure = partial(self._on_failure, target, depth)
-        OutgoingExchange(self._peer, target, self._request(), on_response, on_failure)
+        # A join request goes along with a probe while it is the only one, so that only one member is asked.
+        is_alone = depth is not None and depth.search.pending == 1
+        follow_up = self._peer.join_protocol.join_request() if is_alone else None
+        OutgoingExchange(self._peer, target, self._request(), on_response, on_failure, follow_up=follow_up)
 
     def _request(self) -> DiscoverRequest:
         return DiscoverRequest(self._peer.state is PeerState.CONNECTED, self.search_depth, self._shared_seekers())
@@ -226,11 +231,13 @@ class Discovery:
         return tuple(self._seekers[peer_id] for peer_id in sorted(self._seekers)[:SEEKERS_SHARED])
 
     def _on_response(
-        self, target: Address | PeerInfo, depth: _Depth | None, exchange: Exchange, response: WireMessage
+        self, target: Address | PeerInfo, depth: _Depth | None, exchange: OutgoingExchange, response: WireMessage
     ) -> None:
         if isinstance(response, DiscoverResponse):
             if response.is_connected:
+                self._open_probe = exchange
                 self.on_member_found(exchange.remote)
+                self._open_probe = None
             else:
                 self._on_seeker_found(exchange.remote, response, on_bootstrap=isinstance(target, Address))
         if depth is not None:
@@ -288,7 +295,9 @@ class Discovery:
         )
         if request.is_connected:
             self.on_member_found(exchange.remote)
-        elif not is_connected:
+        elif is_connected:
+            exchange.await_join_request()
+        else:
             self._add_seeker(exchange.remote)
 
     def on_seeker_joined(self, exchange: IncomingExchange, _message: SeekerJoined) -> None:
@@ -313,12 +322,20 @@ class Discovery:
 
     def _request_join(self) -> None:
         member = self._members.pop(next(iter(self._members)))
-        self._peer.join_protocol.join_via(member, self._on_join_finished)
+        probe = self._open_probe
+        if probe is not None and probe.remote.peer_id != member.peer_id:
+            probe = None
+        on_finished = partial(self._on_join_finished, member if probe is not None else None)
+        self._peer.join_protocol.join_via(member, on_finished, over=probe)
 
-    def _on_join_finished(self, accepted: bool) -> None:
+    def _on_join_finished(self, probed: PeerInfo | None, accepted: bool) -> None:
+        """`probed`: the member was asked over the connection of a probe, which it may have closed meanwhile. So it is
+        asked again."""
         if accepted:
             self._fire(DiscoveryEvent.JOIN_ACCEPTED)
         else:
+            if probed is not None:
+                self._members[probed.peer_id] = probed
             self._fire(DiscoveryEvent.JOIN_FAILED if self.is_active else DiscoveryEvent.SUPERSEDED)
 
     def _await_links(self) -> None:

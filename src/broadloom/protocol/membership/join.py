@@ -30,13 +30,18 @@ class LinkAttempt:
         on_finished: OnFinished | None,
         *,
         is_rewiring: bool = False,
+        over: OutgoingExchange | None = None,
     ) -> None:
-        """`is_rewiring`: the link would replace one that was cut."""
+        """`is_rewiring`: the link would replace one that was cut. `over`: a probe that the target has just answered."""
         self._peer = peer
         self._is_rewiring = is_rewiring
         self._target = target
         self._on_finished = on_finished
-        self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
+        if over is not None:
+            self._exchange = over
+            over.continue_with(request, self._on_response, self._on_failure)
+        else:
+            self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
 
     @property
     def is_open(self) -> bool:
@@ -150,15 +155,17 @@ class JoinProtocol:
             self._peer, target, LinkRequest(), on_finished, is_rewiring=announced_by is not None
         )
 
-    def join_via(self, target: PeerInfo, on_finished: OnFinished) -> None:
+    def join_via(self, target: PeerInfo, on_finished: OnFinished, *, over: OutgoingExchange | None = None) -> None:
         """Ask a member for all links that are missing. No slot is reserved: many members may be asked and few answer,
-        and any other link that comes first is as good."""
+        and any other link that comes first is as good. `over`: a probe that the member has just answered."""
         links = self._peer.links
         if self.is_requesting(target.peer_id) or target.peer_id in links or links.unreserved_slots <= 0:
             on_finished(False)
             return
-        request = JoinRequest(links.unreserved_slots, links.neighbors)
-        self._attempts[target.peer_id] = JoinAttempt(self._peer, target, request, on_finished)
+        self._attempts[target.peer_id] = JoinAttempt(self._peer, target, self.join_request(), on_finished, over=over)
+
+    def join_request(self) -> JoinRequest:
+        return JoinRequest(self._peer.links.unreserved_slots, self._peer.links.neighbors)
 
     def is_requesting(self, peer_id: PeerId) -> bool:
         return peer_id in self._attempts
@@ -185,7 +192,7 @@ class JoinProtocol:
             return
         is_full_mesh = self.is_full_mesh and links.free_slots > 0
         members = links.peer_infos if is_full_mesh else ()
-        is_linked = self._reject_reason(exchange) is None
+        is_linked = not peer.is_filling_slots and self._reject_reason(exchange) is None
         peer_sample = peer.peer_cache.sample(peer.settings.peer_sample_size)
         exchange.respond(JoinResponse(is_linked, is_full_mesh, peer.diameter.estimate, members, peer_sample))
         if is_linked:

@@ -16,7 +16,7 @@ from broadloom.protocol.events import PeerState
 class PeerEvent(Enum):
     CHANNEL_CREATED = "no other peer is on the channel"
     POSITION_ADOPTED = "a first neighbor is linked and its digest gave the starting position"
-    LINKS_SUFFICE = "every slot is filled, or no further link is available now"
+    LINKS_SUFFICE = "a neighbor is linked; in a full mesh, every member is, or no further link is available now"
     LAST_LINK_LOST = "no link is left"
     LEAVE = "the application leaves, or the channel is closed"
     LEAVE_FINISHED = "every link is closed"

@@ -81,7 +81,8 @@ class RandomWalks:
         peer = self._peer
         return (
             walk.partner is None
-            and peer.state is PeerState.CONNECTED  # walks are already under way for the slots of a newcomer
+            and peer.state is PeerState.CONNECTED
+            and not peer.is_filling_slots
             and peer.links.unreserved_slots > 0
             and walk.requester.peer_id != peer.me.peer_id
             and walk.requester.peer_id not in peer.links

@@ -54,9 +54,7 @@ class SlotRepair:
         if self._timer is None:
             settings, random = self._peer.settings, self._peer.runtime.random.random()
             # A newcomer first waits for the walks that were started on its behalf.
-            delay_s = (
-                settings.repair_delay_s if self._peer.state is PeerState.CONNECTED else settings.join_timeout_s / 2
-            )
+            delay_s = settings.join_timeout_s / 2 if self._peer.is_filling_slots else settings.repair_delay_s
             self._start_timer(self._peer.pacing.stretched(delay_s) * (0.1 + random))
 
     def restart(self) -> None:
@@ -154,8 +152,10 @@ class SlotRepair:
         while self._searches and self._searches[0] < now - RECENT_S:
             self._searches.popleft()
         self._searches.append(now)
-        if peer.state is not PeerState.CONNECTED or peer.links.unreserved_slots <= 0 or requester.peer_id in peer.links:
-            return  # walks are already under way for the slots of a newcomer
+        if peer.state is not PeerState.CONNECTED or peer.is_filling_slots:
+            return
+        if peer.links.unreserved_slots <= 0 or requester.peer_id in peer.links:
+            return
         # Only one can get the slot, so only a few of the peers that could respond do.
         if (
             not peer.links.is_reserved(requester.peer_id)

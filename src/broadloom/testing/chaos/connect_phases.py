@@ -16,6 +16,7 @@ from broadloom.transport.tls_stream import TlsStream
 if TYPE_CHECKING:
     import ssl
 
+    from broadloom.protocol.exchange import OutgoingExchange
     from broadloom.testing.processes.peer_observer import PeerObserver
     from broadloom.wire import PeerInfo
 
@@ -40,13 +41,19 @@ class ConnectPhases:
             self._found_ns = self._found_ns or time.monotonic_ns()
             found(discovery, peer)
 
-        def timed_join_via(join: JoinProtocol, peer: "PeerInfo", on_done: Callable[[bool], None]) -> None:
+        def timed_join_via(
+            join: JoinProtocol,
+            peer: "PeerInfo",
+            on_done: Callable[[bool], None],
+            *,
+            over: "OutgoingExchange | None" = None,
+        ) -> None:
             def done(accepted: bool) -> None:
                 if accepted:
                     self._accepted_ns = self._accepted_ns or time.monotonic_ns()
                 on_done(accepted)
 
-            join_via(join, peer, done)
+            join_via(join, peer, done, over=over)
 
         Discovery.on_member_found = timed_found  # type: ignore[method-assign, assignment]
         JoinProtocol.join_via = timed_join_via  # type: ignore[method-assign, assignment]
