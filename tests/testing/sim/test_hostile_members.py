@@ -30,6 +30,13 @@ def test_false_starting_position_hides_no_message(mode: DisseminationMode, seed:
     load("long-partition").with_dissemination(mode).with_hostile(1).run(seed, peers)
 
 
+@pytest.mark.parametrize(("hostile", "seed"), [(1, 1), (1, 6), (1, 7), (2, 3), (2, 5)])
+def test_messages_lost_in_a_long_partition_are_reported_to_everyone(hostile: int, seed: int) -> None:
+    """Claims that were proven only later were never passed on, the gap after a false position was not watched, and
+    messages were given up before any neighbor was asked for them."""
+    load("long-partition").with_hostile(hostile).run(seed, 24)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", ["kill", "partition", "random-faults"])
 def test_guarantees_hold_with_two_hostile_members(scenario: str) -> None:

@@ -56,6 +56,7 @@ class GapState:
         "never_held",
         "parent_frames",
         "pending",
+        "propagated_through",
         "stalled_at",
         "stalled_checks",
         "unavailable",
@@ -69,6 +70,8 @@ class GapState:
         """Since when there are claims of messages that have not arrived; the latest ones, if they never end."""
         self.must_propagate = False
         """The gap comes from a claim; if it stays open, the neighbors should know of the messages too."""
+        self.propagated_through = 0
+        """They were told of the messages up to here."""
         self.unavailable: dict[int, list[tuple[int, int]]] = {}
         """Per neighbor, the ranges that it dropped, in order unless it lies."""
         self.unavailable_rounds = 0
@@ -141,6 +144,11 @@ class GapRepair:
         if len(self._pending_claims) < PENDING_CLAIMS_MAX:
             self._pending_claims[author] = None
             self._schedule_check()
+
+    def on_gave_up(self, author: PeerId) -> None:
+        """The messages are gone, and nobody may have told the neighbors of them, because nothing proved them before."""
+        if (state := self._states.get(author)) is not None and state.must_propagate:
+            self.propagate_claim(author)
 
     def forget_unavailable(self, author: PeerId) -> None:
         """The claimed messages never existed, so what neighbors said about them means nothing."""
@@ -219,14 +227,17 @@ class GapRepair:
                 to_announce.append((author, window))
         verifier, claims = self._broadcaster.verifier, []
         for author, window in to_announce:
-            if (state := self._states.get(author)) is not None:
-                state.must_propagate = False
             last_known = window.last_known
             if verifier is not None:
                 last_known = min(last_known, verifier.proven_through(author))
-                for link in self._peer.links if last_known else ():
-                    verifier.send_proof(link, author)
+            if (state := self._states.get(author)) is not None:
+                if last_known <= state.propagated_through:
+                    continue
+                state.propagated_through = last_known
+                state.must_propagate = last_known < window.last_known  # the rest, as soon as it is proven
             if last_known:
+                for link in self._peer.links if verifier is not None else ():
+                    verifier.send_proof(link, author)
                 idle_ms = int((now - window.last_known_at) * 1000)
                 claims.append(AuthorState(author, window.stream_start, last_known, idle_ms))
         if claims:

@@ -166,6 +166,7 @@ class Receiver:
             self.start_after(window, proven_through or self._first_of(stream_start) - 1)
             window.last_known = max(last_known, window.last_known)
             self._broadcaster.gap_repair.forget_unavailable(author)
+            self._broadcaster.gap_repair.watch_claim(author)
 
     def _with_plausible_age(self, window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
         """Relays can overstate the age of a copy, so that it counts as expired. The author's signed times bound it,
@@ -275,6 +276,7 @@ class Receiver:
         verifier = self._broadcaster.verifier
         if verifier is not None and window.is_adopted and verifier.proven_through(author):
             self._settle_position(author, window, window.stream_start)
+            return  # the gap may be another one now, for which no neighbor was asked
         if verifier is not None and not window.reorder_buffer:
             proven_through = verifier.proven_through(author)
             if proven_through < last:
@@ -290,6 +292,7 @@ class Receiver:
             window.last_contiguous, window.claimed_through = last, None  # signatures prove that they exist
         else:
             window.claimed_through, window.gave_up_at = last, now
+        self._broadcaster.gap_repair.on_gave_up(author)
         if not is_from_before:
             window.has_started = True
             self._report_missed(missed)
