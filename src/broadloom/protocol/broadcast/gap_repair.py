@@ -236,8 +236,9 @@ class GapRepair:
                 state.propagated_through = last_known
                 state.must_propagate = last_known < window.last_known  # the rest, as soon as it is proven
             if last_known:
-                for link in self._peer.links if verifier is not None else ():
-                    verifier.send_proof(link, author)
+                if verifier is not None:
+                    for link in self._peer.links:
+                        verifier.send_proof(link, author)
                 idle_ms = int((now - window.last_known_at) * 1000)
                 claims.append(AuthorState(author, window.stream_start, last_known, idle_ms))
         if claims:
