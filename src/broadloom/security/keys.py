@@ -2,7 +2,8 @@
 
 Any client that connects to a peer sees a certificate, and can guess offline at the key behind it. A passphrase is
 therefore stretched with scrypt, which makes each guess expensive. A generated key has 256 random bits and needs no
-stretching. The channel id is the salt, so one key gives each channel a different authority.
+stretching. Nor does the key made from the name, since every handshake contains a hash of the name, by which it is
+guessed faster. The channel id is the salt, so one key gives each channel a different authority.
 """
 
 import base64
@@ -48,6 +49,8 @@ def fingerprint_of(key: Ed25519PublicKey) -> str:
 
 
 KEY_PREFIX = "broadloom-"
+NAME_PREFIX = "\0broadloom name\0"
+"""No typed key begins with a null character, so the name given as a key is not the same as no key."""
 KEY_BYTES = 32
 SEED_BYTES = 32
 SEEDS_CACHED = 256
@@ -63,8 +66,7 @@ def generate_key() -> str:
 
 def key_from_name(channel: ChannelName) -> str:
     """The default key. It only keeps out programs that do not know the channel name."""
-    # No typed key begins with a null character, so the name given as a key is not the same as no key.
-    return f"\0broadloom name\0{channel}"
+    return f"{NAME_PREFIX}{channel}"
 
 
 def derive_authority_seed(key: str | bytes, channel_id: bytes) -> bytes:
@@ -86,15 +88,22 @@ def _normalize_key(key: str | bytes) -> str | bytes:
     return key
 
 
+def _expand(secret: bytes, channel_id: bytes) -> bytes:
+    return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"broadloom authority").derive(secret)
+
+
 @lru_cache(SEEDS_CACHED)
 def _derive_seed(key: str | bytes, channel_id: bytes) -> bytes:
     """Cached: a process may run many peers of one channel, and scrypt is slow on purpose."""
     if isinstance(key, str):
         if _GENERATED.fullmatch(key.lower()):
             random_bytes = base64.b32decode(key[len(KEY_PREFIX) :].upper() + "====")
-            return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"broadloom authority").derive(random_bytes)
+            return _expand(random_bytes, channel_id)
+        is_name = key.startswith(NAME_PREFIX)
         try:
             key = key.encode()
         except UnicodeEncodeError:
             raise InvalidKeyError("the key contains characters that are not valid Unicode") from None
+        if is_name:
+            return _expand(key, channel_id)
     return Scrypt(salt=channel_id, length=SEED_BYTES, n=2**14, r=8, p=1).derive(key)
