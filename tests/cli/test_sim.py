@@ -55,7 +55,7 @@ def test_sim_run_prints_one_json_object_per_seed() -> None:
 
 
 def test_guarantee_violation_prints_replay_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Broadcaster, "send_to_links", lambda *_: None)
+    monkeypatch.setattr(Broadcaster, "send_to_links", lambda *_, **__: None)
     result = broadloom("sim", "run", "kill", "--peers", "12", "--seeds", "4", "--jobs", "1")
     assert result.exit_code == 1
     output = " ".join(result.output.split())
