@@ -71,7 +71,7 @@ class GapState:
         self.must_propagate = False
         """The gap comes from a claim; if it stays open, the neighbors should know of the messages too."""
         self.propagated_through = 0
-        """They were told of the messages up to here."""
+        """Messages up to here were announced to the neighbors."""
         self.unavailable: dict[int, list[tuple[int, int]]] = {}
         """Per neighbor, the ranges that it dropped, in order unless it lies."""
         self.unavailable_rounds = 0
@@ -146,7 +146,7 @@ class GapRepair:
             self._schedule_check()
 
     def on_gave_up(self, author: PeerId) -> None:
-        """The messages are gone, and nobody may have told the neighbors of them, because nothing proved them before."""
+        """The messages are gone, and may not have been announced to the neighbors, because nothing proved them before."""
         if (state := self._states.get(author)) is not None and state.must_propagate:
             self.propagate_claim(author)
 
