@@ -146,7 +146,7 @@ class GapRepair:
             self._schedule_check()
 
     def on_gave_up(self, author: PeerId) -> None:
-        """The messages are gone, and may not have been announced to the neighbors, because nothing proved them before."""
+        """The messages are gone. Announce them if that was not possible before, because nothing proved them."""
         if (state := self._states.get(author)) is not None and state.must_propagate:
             self.propagate_claim(author)
 
