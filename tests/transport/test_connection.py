@@ -49,6 +49,27 @@ async def test_frames_of_one_loop_iteration_go_out_in_one_write(tls: bool) -> No
 
 @each_loop
 @each_mode
+async def test_frame_sent_now_is_written_at_once_but_never_overtakes(tls: bool) -> None:
+    async with pair(tls=tls) as ends:
+        writes = CountedWrites(ends.near)
+        sent = [frame(20 + number, number) for number in range(4)]
+        assert ends.near.send_now(sent[0])
+        assert writes.count == 1
+        ends.near.send(sent[1])
+        assert not ends.near.send_now(sent[2]), "another frame waits"
+        ends.near.send(sent[2])
+        await eventually(lambda: len(ends.far_handler.frames) == 3)
+        assert ends.near.send_now(sent[3])
+        await eventually(lambda: ends.far_handler.frames == sent)
+        ends.near.pause_writing()
+        assert not ends.near.send_now(sent[0]), "the other end does not read"
+        ends.near.resume_writing()
+        ends.near.close()
+        assert not ends.near.send_now(sent[0]), "closed"
+
+
+@each_loop
+@each_mode
 @pytest.mark.parametrize("chopped", [False, True], ids=["whole", "chopped"])
 async def test_frames_of_all_sizes_arrive_whole_and_in_order(tls: bool, chopped: bool) -> None:
     chosen = random.Random(3)

@@ -29,7 +29,8 @@ class Tuning(ChannelSettings):
     """An edge on offer may be offered again after this time. Longer than `exchange_timeout_s`, so no edge is pinned
     twice."""
     join_timeout_s: float = 2.0
-    """Time to wait for an invitation; then a joiner with at least one neighbor counts as connected."""
+    """How long a newcomer keeps its free slots for the walks that were started for it. In a full mesh it is connected
+    after this time at the latest."""
     unlink_timeout_s: float = 4.0
     """A link that is being drained is closed after this time even without an acknowledgement."""
     leave_linger_s: float = 0.3

@@ -191,7 +191,8 @@ class OutgoingExchange(Exchange):
         *,
         follow_up: WireMessage | None = None,
     ) -> None:
-        """`follow_up`: a second request that is sent along. It counts only if `continue_with` asks for its response."""
+        """`follow_up`: a second request that is sent along; the responder acts on it at once. Unless `continue_with`
+        takes its response, the connection is closed, and the responder loses the link that it may have granted."""
         super().__init__(peer)
         self._expected_peer = target.peer_id if isinstance(target, PeerInfo) else None
         self._request = request
@@ -322,8 +323,10 @@ class IncomingExchange(Exchange):
 
     def _on_message(self, message: WireMessage) -> None:
         handler = self.peer.request_handlers.get(type(message))
-        if handler is None or (self._awaits_join_request and not isinstance(message, JoinRequest)):
-            raise WireError(f"{type(message).__name__} is not a request{', or not the first one' if handler else ''}")
+        if handler is None:
+            raise WireError(f"{type(message).__name__} is not a request")
+        if self._awaits_join_request and not isinstance(message, JoinRequest):
+            raise WireError(f"{type(message).__name__} cannot be the second request of an exchange")
         self._awaits_join_request = False
         self._is_from_newcomer = isinstance(message, JoinRequest) or (
             isinstance(message, DiscoverRequest) and not message.is_connected

@@ -137,8 +137,10 @@ class Link:
     def send_now(self, frame: bytes) -> bool:
         """Send before this event has been handled completely. False if the frame would have to wait: nothing was sent.
         A link with a backlog is congested, so no frame overtakes it."""
+        if not self._connection.send_now(frame):
+            return False
         self.sent_since_tick = True
-        return self._connection.send_now(frame)
+        return True
 
     def send(self, message: WireMessage) -> None:
         self.sent_since_tick = True

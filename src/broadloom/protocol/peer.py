@@ -196,8 +196,8 @@ class Peer:
     # -- for the runtime
 
     def on_accept(self, connection: "Connection") -> None:
-        """Take an incoming connection. If too many exchanges are open, the oldest is closed: an honest initiator sends
-        everything at once and is answered at once, so an old exchange only exhausts us."""
+        """Take an incoming connection. If too many exchanges are open, the oldest is closed: an honest initiator needs
+        at most two round trips, and asks again over another connection."""
         if self.state is PeerState.LEFT:
             self.counters.exchanges_rejected += 1
             connection.close()
@@ -297,7 +297,7 @@ class Peer:
         if reason is None:
             self._rejections.clear()
         if self.state is PeerState.CONNECTED and not len(self.links):
-            self.is_filling_slots = False
+            self.is_filling_slots = False  # its walks went through neighbors that are gone: repair fills the slots
         if self.links.free_slots == 0:
             self.is_filling_slots = False
             self.join_protocol.set_full_mesh(False)
@@ -319,7 +319,7 @@ class Peer:
         self._fire(PeerEvent.CHANNEL_CREATED)
 
     def on_enough_links(self) -> None:
-        """No further link is available now."""
+        """Every member of a full mesh has answered, or the join timeout is over."""
         self.is_filling_slots = False
         self._fire(PeerEvent.LINKS_SUFFICE)
 

@@ -1,8 +1,9 @@
 """`TcpConnection`: whole frames in, whole frames out, over TCP or TLS, and exactly one disconnect.
 
-Frames sent in one iteration of the event loop go out in one write. If the other end does not keep up, they wait in the
-send queue, and beyond its limit the connection is dropped. Closing is lossless: it half-closes and reads on until the
-other end has closed too, because closing a socket with unread bytes would discard the last frames sent.
+Frames sent in one iteration of the event loop go out in one write, except those of `send_now`. If the other end does
+not keep up, they wait in the send queue, and beyond its limit the connection is dropped. Closing is lossless: it
+half-closes and reads on until the other end has closed too, because closing a socket with unread bytes would discard
+the last frames sent.
 """
 
 import asyncio
@@ -265,6 +266,7 @@ class TcpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
+        self.last_progress_at = self._node.now()  # until now the transport has taken everything, also from `send_now`
 
     def resume_writing(self) -> None:
         if self._ready and not self._write_closed:

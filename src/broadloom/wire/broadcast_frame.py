@@ -9,12 +9,12 @@ import struct
 from collections.abc import Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broadloom.wire.codec import LENGTH_BYTES
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.payload_kind import PayloadKind
-from broadloom.wire.xdr import WireError
+from broadloom.wire.xdr import PADDING, WireError
 
 BROADCAST = 21
 SIGNATURE_BYTES_MAX = 128
@@ -29,13 +29,15 @@ _CORE = struct.Struct(">QQIIIIII")
 """Author, first sequence, stream offset, number of messages, dissemination, kind, priority, TTL."""
 _HEADER = struct.Struct(">IIIIQQIII")
 """The prefix and the start of the core: all that duplicate detection needs."""
+SINGLE = struct.Struct(PREFIX.format + _CORE.format[1:] + "IIII")
+"""A frame with one message and without a signature, up to its data: prefix, core, then the size of the signature, the
+number of sizes, the size, and the sum of the sizes."""
 _UINT = struct.Struct(">I")
 SIGNED_PART_BYTES = _CORE.size + hashlib.sha256().digest_size
 _CORE_AT = PREFIX.size
 _TAIL_AT = PREFIX.size + _CORE.size
 _SIGNED_HEAD_END = _TAIL_AT + 4 + SIGNATURE_BYTES_MAX
 _BYTES_MIN = _TAIL_AT + 12
-_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 SPLIT_FRAME_BYTES_MIN = 8 << 10
 """Copying a larger frame costs more than sending it in two parts."""
 HOPS_MAX = 0xFFFFFFFF
@@ -49,6 +51,11 @@ class Dissemination(IntEnum):
     """To all neighbors: fastest and most robust."""
     TREE = 1
     """Along the author's broadcast tree (Plumtree), with `IHave` on all other links."""
+
+
+FLOOD: Final = Dissemination.FLOOD
+TREE: Final = Dissemination.TREE
+"""For the hot path: looking up a member of an enum takes longer than a comparison."""
 
 
 class Priority(IntEnum):
@@ -128,10 +135,10 @@ def encode_broadcast(broadcast: Broadcast) -> bytes:
                 ),
                 _UINT.pack(len(broadcast.signature)),
                 broadcast.signature,
-                _PADDING[len(broadcast.signature) & 3],
+                PADDING[len(broadcast.signature) & 3],
                 struct.pack(f">{count + 2}I", count, *sizes, body_bytes),
                 *broadcast.messages,
-                _PADDING[body_bytes & 3],
+                PADDING[body_bytes & 3],
             )
         )
     except struct.error as problem:
@@ -223,7 +230,7 @@ def decode_broadcast(frame: bytes) -> Broadcast:
     end = at + body_bytes
     if declared_count != count or sum(sizes) != body_bytes or end + (-body_bytes & 3) != len(frame):
         raise WireError("message sizes do not add up")
-    if frame[end:] != _PADDING[body_bytes & 3]:
+    if frame[end:] != PADDING[body_bytes & 3]:
         raise WireError("padding is missing or nonzero")
     messages = (frame[at:end],) if count == 1 else _unbundled(frame, at, end, sizes)
     return Broadcast(
@@ -248,7 +255,7 @@ def _signature(frame: bytes) -> tuple[bytes, int]:
         return b"", _TAIL_AT + 4
     end = _TAIL_AT + 4 + size
     after = end + (-size & 3)
-    if size > SIGNATURE_BYTES_MAX or frame[end:after] != _PADDING[size & 3]:
+    if size > SIGNATURE_BYTES_MAX or frame[end:after] != PADDING[size & 3]:
         raise WireError("signature too long or not padded with zeros")
     return frame[_TAIL_AT + 4 : end], after
 

@@ -12,7 +12,7 @@ from typing import Annotated
 from broadloom.wire import xdr
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, message
 from broadloom.wire.fields import PART_BYTES_MAX, PartBytes, UInt
-from broadloom.wire.xdr import WireError
+from broadloom.wire.xdr import PADDING, WireError
 
 DIRECT_VERSION = 1
 """Of the messages on direct connections."""
@@ -118,7 +118,6 @@ class DirectClose(WireMessage):
 
 # -- the hot path
 
-_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 _REQUEST = struct.Struct(">IIIIIII")
 """Length, message number, id, flags, deadline, layer, size of the data."""
 _REPLY = struct.Struct(">IIIIII")
@@ -133,7 +132,7 @@ def encode_request(request_id: int, flags: int, deadline_ms: int, layer: int, da
     size = len(data)
     length = _REQUEST.size - LENGTH_BYTES + size + (-size & 3)
     head = _REQUEST.pack(length, _REQUEST_NUMBER, request_id, flags, deadline_ms, layer, size)
-    return b"".join((head, data, _PADDING[size & 3]))
+    return b"".join((head, data, PADDING[size & 3]))
 
 
 def decode_request(frame: bytes) -> tuple[int, int, int, int, bytes]:
@@ -149,7 +148,7 @@ def decode_request(frame: bytes) -> tuple[int, int, int, int, bytes]:
 def encode_reply(request_id: int, status: RequestStatus, flags: int, data: bytes | memoryview) -> bytes:
     size = len(data)
     head = _REPLY.pack(_REPLY.size - LENGTH_BYTES + size + (-size & 3), _REPLY_NUMBER, request_id, status, flags, size)
-    return b"".join((head, data, _PADDING[size & 3]))
+    return b"".join((head, data, PADDING[size & 3]))
 
 
 def decode_reply(frame: bytes) -> tuple[int, RequestStatus, int, bytes]:
@@ -168,7 +167,7 @@ def _part(frame: bytes, start: int, size: int) -> bytes:
     end = start + size
     if size > PART_BYTES_MAX or end + (-size & 3) != len(frame):
         raise WireError(f"part of {size} bytes: too large, or not the size of the frame")
-    if size & 3 and frame[end:] != _PADDING[size & 3]:
+    if size & 3 and frame[end:] != PADDING[size & 3]:
         raise WireError("padding is nonzero")
     return frame[start:end]
 

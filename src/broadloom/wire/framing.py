@@ -7,9 +7,9 @@ FRAME_BYTES_MAX = 1 << 20
 """The largest frame, including its length. Larger messages are sent as fragments."""
 
 
-SMALL_READ_BYTES = 4 << 10
-"""Smaller pieces of a frame are collected in one buffer. Larger ones are kept as they came until the frame is complete,
-so that they are copied once."""
+PIECE_BYTES_MIN = 4 << 10
+"""Pieces of a frame of at least this size are kept as they came until it is complete, so that they are copied once;
+smaller ones are collected in one buffer."""
 
 
 class FrameSplitter:
@@ -61,7 +61,7 @@ class FrameSplitter:
 
     def _hold(self, piece: bytes | memoryview) -> None:
         self.buffered_bytes += len(piece)
-        if len(piece) >= SMALL_READ_BYTES:
+        if len(piece) >= PIECE_BYTES_MIN:
             self._pieces.append(piece)
         elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
             last += piece  # in place: copying on every small read would take quadratic time

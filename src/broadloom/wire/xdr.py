@@ -34,7 +34,8 @@ class Xdr(NamedTuple):
 
 _UINT = struct.Struct(">I")
 _HYPER = struct.Struct(">Q")
-_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
+"""By the size of what is padded, modulo 4."""
 
 HOST_BYTES_MAX = 255
 PORT_MAX = 65535
@@ -74,7 +75,7 @@ def pack_opaque(value: Buffer, out: list[bytes]) -> None:
     """Variable-length bytes, padded with zeros to a multiple of four."""
     out.append(_UINT.pack(len(value)))
     out.append(bytes(value))
-    out.append(_PADDING[len(value) & 3])
+    out.append(PADDING[len(value) & 3])
 
 
 def unpack_opaque(buffer: Buffer, position: int, limit: int) -> tuple[bytes, int]:
@@ -83,7 +84,7 @@ def unpack_opaque(buffer: Buffer, position: int, limit: int) -> tuple[bytes, int
     if length > limit or end > len(buffer):
         raise WireError(f"length {length} exceeds {min(limit, len(buffer) - position - 4)}")
     after = end + (-length & 3)
-    if after != end and bytes(buffer[end:after]) != _PADDING[length & 3]:
+    if after != end and bytes(buffer[end:after]) != PADDING[length & 3]:
         raise WireError("padding is missing or nonzero")
     return bytes(buffer[position + 4 : end]), after
 

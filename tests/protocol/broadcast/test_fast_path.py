@@ -14,11 +14,11 @@ from broadloom.protocol.broadcast.fast_path import FastPath
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination, Priority, encode_broadcast
-from broadloom.wire.link_messages import Ack, Graft, IHave, Prune, Want
+from broadloom.wire.link_messages import Ack, Graft, IHave, Prune, Unavailable, Want
 from broadloom.wire.payload_kind import WANTS_RECEIPT
 from broadloom.wire.types import TreePosition
 from tests.protocol.broadcast.harness import A, B
-from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, Sendable, creator, link
+from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendable, creator, link
 
 SETTINGS = Tuning(heartbeat_timeout_s=1e9)
 PARENT, CHILD, LAZY, NEW = 2, 3, 4, 5
@@ -179,6 +179,31 @@ def test_congested_child_gets_frames_in_order_when_writable_again(taken: list[bo
     relay.send(tree_frame(5))
     assert relay.child.broadcast_ids()[-1] == (A, 5)
     assert taken[2:] == [True] * 3
+
+
+def test_congested_child_is_reported_what_is_not_retained(taken: list[bool]) -> None:
+    relay = Relay(replace(SETTINGS, retention_bytes_max=0))
+    relay.child.is_congested = True
+    relay.send(tree_frame(3))
+    assert taken[-1]
+    relay.child.is_congested = False
+    relay.child.handler.on_writable()
+    assert relay.child.sent_messages(Unavailable)[-1].first == 3
+
+
+def test_callback_that_broadcasts_keeps_everything_in_order(taken: list[bool]) -> None:
+    relay = Relay()
+    deliver = relay.runtime.deliver
+
+    def reply(batch: Batch) -> None:
+        deliver(batch)
+        relay.peer.broadcast(b"re: %d" % batch.first_sequence)
+
+    relay.runtime.deliver = reply  # type: ignore[method-assign]
+    relay.send(tree_frame(3), tree_frame(4))
+    assert taken[-2:] == [True, True]
+    assert [each for each in relay.child.broadcast_ids() if each[0] == A] == [(A, 1), (A, 2), (A, 3), (A, 4)]
+    assert [each for each in relay.child.broadcast_ids() if each[0] == ME] == [(ME, 1), (ME, 2)]
 
 
 def test_frames_are_acknowledged(taken: list[bool]) -> None:

@@ -26,8 +26,8 @@ ACK_BYTES = 256 << 10
 ACKS_PER_WINDOW = 8
 """Acknowledgements per full send window."""
 UPDATE_BYTES = 8 << 10
-"""A receiver looks only after this many bytes whether an acknowledgement is due: half of the smallest distance between
-two of them."""
+"""Receivers check only after this many bytes whether an acknowledgement is due: half the shortest distance between two
+of them."""
 MEASURE_INTERVAL_S = 0.1
 """Interval over which the rate is measured."""
 ACK_STALE_S = 2.0
@@ -73,7 +73,7 @@ class ChildAcks:
         self._measured_sequence = last_contiguous
         self._measured_at = now
 
-    def average(self) -> None:
+    def update_average(self) -> None:
         """Include the new frames in the average of the message size."""
         weight = min(1.0, self.new_frames / MEAN_SIZE_FRAMES)
         self.message_bytes += weight * (self.new_bytes / self.new_messages - self.message_bytes)
@@ -92,6 +92,7 @@ class AckAggregator:
     def __init__(self, peer: "Peer", broadcaster: "Broadcaster") -> None:
         self._peer = peer
         self._broadcaster = broadcaster
+        assert peer.settings.send_window_bytes_min >= UPDATE_BYTES * ACKS_PER_WINDOW, "acknowledged too late"
         self._authors: dict[PeerId, ChildAcks] = {}
         self.is_window_full = False
         """Whether `broadcast` should wait."""
@@ -104,7 +105,7 @@ class AckAggregator:
         acks.new_frames += 1
         acks.new_messages += count
         if acks.new_bytes >= UPDATE_BYTES or author == self._peer.me.peer_id:
-            acks.average()
+            acks.update_average()
             self._update(author, window, acks)
 
     def on_ack(self, link: "Link", ack: Ack) -> None:

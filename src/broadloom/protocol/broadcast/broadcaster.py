@@ -1,6 +1,6 @@
 """The author side: number messages, bundle them into frames, choose flood or tree, send to the links."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.acks import AckAggregator
 from broadloom.protocol.broadcast.anti_entropy import AntiEntropy
@@ -12,7 +12,7 @@ from broadloom.protocol.broadcast.receiver import Receiver
 from broadloom.protocol.broadcast.retention import RetainedFrame, RetentionBuffer
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.wire import Broadcast, PeerId, WireError
-from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, Dissemination, Priority, encode_broadcast
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, FLOOD, TREE, Dissemination, Priority, encode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.payload_kind import PayloadKind
 
@@ -27,9 +27,6 @@ QUIET_S = 0.001
 """An author that has sent nothing for this long sends at once: there is nothing to share a frame with."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 """The largest message that fits into one frame, signed or not."""
-TREE: Final = Dissemination.TREE
-FLOOD: Final = Dissemination.FLOOD
-"""Constants here, because looking up a member of an enum takes longer than a comparison."""
 
 
 class _OpenBundle:

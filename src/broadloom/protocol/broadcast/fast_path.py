@@ -1,29 +1,32 @@
 """The usual case of receiving, in one piece: a single message, next in order, from the parent in the author's tree.
 
 An author that sends one message at a time pays for every step at every relay, so this path does only what the message
-needs: one unpack, the copies to the children, delivery. It does the same as `Receiver.on_broadcast`, in the same order,
-with the same effects. Nothing is left to be settled later but the index of the retention buffer, which catches up with
-itself. So the two paths can alternate from frame to frame.
+needs: one unpack, the copies to the children, delivery. It has the same effects as `Receiver.on_broadcast`, so the two
+can alternate from frame to frame. The only work that it defers is the index of the retention buffer, which completes it
+before any read.
 
 `FastPath.take` is the one place that says what is usual. Whatever it does not recognize is left to the receiver, which
 also reports malformed frames. What changes rarely is part of a `Route`: Plumtree forgets it when the author's tree
 changes, and `FastPath` when a link comes or goes.
 """
 
-import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch
-from broadloom.wire import Broadcast, PeerId
+from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import (
     BROADCAST,
     HOPS_MAX,
     PREFIX,
+    SINGLE,
     SPLIT_FRAME_BYTES_MIN,
-    Dissemination,
+    TREE,
     Priority,
 )
+from broadloom.wire.codec import LENGTH_BYTES
 from broadloom.wire.payload_kind import WANTS_RECEIPT
+from broadloom.wire.xdr import PADDING
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -31,11 +34,7 @@ if TYPE_CHECKING:
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
-_SINGLE = struct.Struct(">IIIIQQIIIIIIIIII")
-"""A frame with one message and without a signature, up to its data: prefix, core, no signature, one size, all sizes."""
-_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
-TREE: Final[int] = Dissemination.TREE
-_USUAL: Final = (1, TREE, int(Priority.NORMAL), 0, 0, 1)
+_USUAL: Final = (1, int(TREE), int(Priority.NORMAL), 0, 0, 1)
 """Number of messages, dissemination, priority, TTL, bytes of the signature, number of sizes."""
 
 
@@ -61,16 +60,16 @@ class FastPath:
 
     def take(self, link: "Link", frame: bytes) -> bool:
         """Relay and deliver a frame if it is a usual one; False: the receiver must handle it."""
-        if not _SINGLE.size <= len(frame) < SPLIT_FRAME_BYTES_MIN:
+        if not SINGLE.size <= len(frame) < SPLIT_FRAME_BYTES_MIN:
             return False
         (
             length, _, hops, age_ms, author, sequence, stream_offset,
             count, dissemination, kind, priority, ttl_ms, signature_bytes, size_count, size, body_bytes,
-        ) = _SINGLE.unpack_from(frame)  # fmt: skip
+        ) = SINGLE.unpack_from(frame)  # fmt: skip
         window = self._windows.get(author)
         if window is None or (route := window.tree.route) is None:
             return False
-        peer, broadcaster, end = self._peer, self._broadcaster, _SINGLE.size + size
+        peer, broadcaster, end = self._peer, self._broadcaster, SINGLE.size + size
         if (
             route.parent is not link
             or route.hops != hops
@@ -82,32 +81,32 @@ class FastPath:
             or (count, dissemination, priority, ttl_ms, signature_bytes, size_count) != _USUAL
             or kind & WANTS_RECEIPT
             or size != body_bytes
-            or length != len(frame) - 4
-            or frame[end:] != _PADDING[size & 3]
+            or length != len(frame) - LENGTH_BYTES
+            or frame[end:] != PADDING[size & 3]
             or age_ms > self._retention_ms
             or not window.has_started
             or broadcaster.quotas is not None
             or broadcaster.in_process_links
         ):
             return False
-        late = None
+        late: list[Link] = []
         if route.children:
             copy = PREFIX.pack(length, BROADCAST, hops + 1, age_ms) + frame[PREFIX.size :]
-            for child in route.children:
-                if not child.send_now(copy):
-                    late = [*(late or ()), child]
+            late = [child for child in route.children if not child.send_now(copy)]
         now = peer.runtime.now()
         window.last_active_at = now
         window.last_contiguous = sequence
         if sequence > window.last_known:
             window.last_known = sequence
         self._retention.add_single(author, sequence, frame, hops, age_ms, now, link.peer_id)
-        if late is not None:
-            self._send_late(late, author, sequence, now)
+        if late:  # they cannot take the frame now: it waits in their queue, or their backlog grows
+            retained = RetainedFrame(author, sequence, sequence, frame, hops, age_ms, now, link.peer_id, TREE)
+            for child in late:
+                broadcaster.send_retained(child, retained, now)
         if route.lazy_links and not window.tree.has_pending_ihave:
             broadcaster.plumtree.announce(author, window.tree, route.lazy_links)
         peer.counters.delivered += 1
-        data = frame[_SINGLE.size : end]
+        data = frame[SINGLE.size : end]
         batch = Batch(author, sequence, (data,), hops, kind)
         if peer.observer is not None:
             stream_start = window.stream_start
@@ -119,13 +118,6 @@ class FastPath:
             peer.observer.delivered(batch)
         broadcaster.acks.on_frame(author, window, len(frame), 1)
         return True
-
-    def _send_late(self, children: "list[Link]", author: PeerId, sequence: int, now: float) -> None:
-        """These could not take the frame at once: it goes into their queue, or their backlog grows."""
-        retained = self._retention.starting_at(author, sequence)
-        assert retained is not None
-        for child in children:
-            self._broadcaster.send_retained(child, retained, now)
 
     def learn(self, link: "Link", window: "ReceiveWindow", hops: int) -> None:
         """A single message came over this link along the tree: more of them may follow."""

@@ -155,6 +155,7 @@ class GapRepair:
         if (state := self._states.get(author)) is not None:
             state.unavailable.clear()
             state.never_held = _NeverHeld(0, 0.0, ())
+            state.propagated_through = 0  # announced on the strength of the same claim
 
     def on_link_lost(self, link: "Link") -> None:
         for state in self._states.values():

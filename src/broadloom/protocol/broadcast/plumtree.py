@@ -35,7 +35,7 @@ RECENT_S = 30.0
 
 
 class TreeState:
-    """This peer's place in the tree of one author. Only `Plumtree` writes it."""
+    """This peer's place in the tree of one author. Only `Plumtree` writes it, except `route`."""
 
     __slots__ = (
         "failed_parent",

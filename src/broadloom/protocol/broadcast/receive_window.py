@@ -1,7 +1,7 @@
 """`ReceiveWindow`: what one peer has received of one author.
 
 Duplicates are recognized in constant time: everything up to `last_contiguous` is done, and `reorder_buffer` holds the
-few frames above it. Only the receiver writes a window; `tree` belongs to Plumtree.
+few frames above it. Only the receiver and its fast path write a window; `tree` belongs to Plumtree.
 """
 
 from broadloom.protocol.broadcast.plumtree import TreeState

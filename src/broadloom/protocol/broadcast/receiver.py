@@ -6,14 +6,14 @@ reaches all others, whichever links come and go.
 """
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_at
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
+from broadloom.wire.broadcast_frame import TREE, decode_broadcast, read_header, relayed
 from broadloom.wire.payload_kind import WANTS_RECEIPT
 
 if TYPE_CHECKING:
@@ -27,12 +27,10 @@ AGE_SLACK_S = 0.1
 """How much older than its signed time implies a copy may claim to be."""
 EVICTION_PAUSE_S = 0.1
 """Pause after a scan that found no author to evict, so that invented author ids do not keep the peer busy."""
-TREE: Final[int] = Dissemination.TREE
-"""A constant here, because looking up a member of an enum takes longer than the comparison."""
 
 
 class Receiver:
-    """The receive windows of all authors, and their only writer."""
+    """The receive windows of all authors. Only it and the fast path write them."""
 
     def __init__(self, peer: "Peer", broadcaster: "Broadcaster") -> None:
         self._peer = peer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
+from broadloom.wire.broadcast_frame import TREE, Dissemination, Priority, forwarded
 
 _UNINDEXED_MAX = 64
 """Frames of the fast path that wait for their place in the log. Indexing many at a time is cheaper, and most are never
@@ -151,9 +151,7 @@ class RetentionBuffer:
             unindexed, self._unindexed = self._unindexed, []
             for author, sequence, frame, hops, age_ms, received_at, received_from in unindexed:
                 self.add(
-                    RetainedFrame(
-                        author, sequence, sequence, frame, hops, age_ms, received_at, received_from, Dissemination.TREE
-                    )
+                    RetainedFrame(author, sequence, sequence, frame, hops, age_ms, received_at, received_from, TREE)
                 )
 
     def add(self, retained: RetainedFrame) -> None:

@@ -190,7 +190,7 @@ class JoinProtocol:
         if peer.state is not PeerState.CONNECTED:
             exchange.reject(RejectReason.NOT_CONNECTED, "this peer is not connected itself")
             return
-        is_full_mesh = self.is_full_mesh and links.free_slots > 0
+        is_full_mesh = self.is_full_mesh and links.free_slots > 0 and not peer.is_filling_slots
         members = links.peer_infos if is_full_mesh else ()
         is_linked = not peer.is_filling_slots and self._reject_reason(exchange) is None
         peer_sample = peer.peer_cache.sample(peer.settings.peer_sample_size)
