@@ -15,6 +15,7 @@ from uuid import uuid4
 from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.events import Batch, Event, LinkUp, Message, Missed
 from broadloom.protocol.identity import Role
+from broadloom.protocol.link import Link
 from broadloom.protocol.owner.card import ChannelCard, encode_card
 from broadloom.security import Authority, PeerCredentials, RevocationList, SignedCard, revoke_tickets
 from broadloom.testing.checks.guarantees import check_fabric
@@ -237,9 +238,11 @@ class SocketHarness:
         for peer in self.peers:
             node = self._nodes[peer]
             node.unreachable = there if peer in peers else here
-            for link in list(peer.peer.links):
-                if link.peer_info.address.port in node.unreachable:
-                    link._connection.abort()  # type: ignore[attr-defined]
+            for connection in list(node._connections):
+                link = connection.handler
+                # An exchange may be about to become a link to the other side.
+                if not isinstance(link, Link) or link.peer_info.address.port in node.unreachable:
+                    connection.abort()
 
     def heal(self) -> None:
         for node in self._nodes.values():
