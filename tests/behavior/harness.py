@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.events import Batch, Event, LinkUp, Message, Missed
+from broadloom.protocol.exchange import Exchange
 from broadloom.protocol.identity import Role
 from broadloom.protocol.link import Link
 from broadloom.protocol.owner.card import ChannelCard, encode_card
@@ -239,9 +240,9 @@ class SocketHarness:
             node = self._nodes[peer]
             node.unreachable = there if peer in peers else here
             for connection in list(node._connections):
-                link = connection.handler
-                # An exchange may be about to become a link to the other side.
-                if not isinstance(link, Link) or link.peer_info.address.port in node.unreachable:
+                handler = connection.handler
+                is_link = isinstance(handler, Link) and handler.peer_info.address.port in node.unreachable
+                if is_link or isinstance(handler, Exchange):  # it may be about to become a link to the other side
                     connection.abort()
 
     def heal(self) -> None:
