@@ -1,4 +1,4 @@
-"""A meeting without a server: one leads, all see the same, and somebody who comes late gets everything, with minutes.
+"""A meeting without a server: one leads, all see the same, and a late joiner gets everything, with minutes.
 
 Here all participants run in one program; normally each has its own, on its own machine.
 """

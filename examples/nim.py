@@ -1,4 +1,4 @@
-"""A game of one's own: the rules are a class, and every player has the same state. Nim: the last match wins.
+"""A game of your own: the rules are a class, and every player has the same state. Nim: the last match wins.
 
 Here both players run in one program; normally each has its own, on its own machine.
 """

@@ -72,12 +72,13 @@ def problem_of(run_seed: Callable[[int], object], seed: int) -> str:
 
 
 def main(run_seed: Callable[[int], SimHistory | Counter[str]]) -> None:
-    """Run the seeds that the command line names. Exit status: 1 if one failed."""
+    """Run the seeds that the command line names. Exit status: 1 if one failed, 2 after a usage error."""
     try:
         (text,) = sys.argv[1:]
         seeds = parse_seeds(text)
     except ValueError:
-        sys.exit("Name a seed or a range, as 17 or 1..200.")
+        print("Usage: SEED or FIRST..LAST, such as 17 or 1..200.", file=sys.stderr)
+        sys.exit(2)
     failed, counts = 0, Counter[str]()
 
     def count(seed: int) -> None:

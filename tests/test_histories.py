@@ -44,7 +44,11 @@ def test_program_runs_all_seeds_and_fails_if_one_does(
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "5"], ["all"]])
-def test_program_without_a_range_of_seeds_explains_it(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_without_a_range_of_seeds_explains_it(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", ["histories", *arguments])
-    with pytest.raises(SystemExit, match="Name a seed or a range"):
+    with pytest.raises(SystemExit) as ended:
         main(run_seed)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Usage: SEED or FIRST..LAST, such as 17 or 1..200.\n"

@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -128,12 +129,13 @@ class _Worker:
 
     def begin(self, job: Job) -> None:
         self.job, self.started_at = job, time.monotonic()
-        self.connection.send((job.function, job.seed))
+        with suppress(BrokenPipeError):  # the process has ended, which `receive` reports
+            self.connection.send((job.function, job.seed))
 
     def receive(self) -> JobResult:
         try:
             outcome, wall_s, cpu_s, memory_mb = self.connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             self.process.join()
             return self.fail(f"the process ended with status {self.process.exitcode}")
         if memory_mb > MEMORY_MB_MAX:

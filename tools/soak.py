@@ -1,7 +1,8 @@
 """Sweeps over many seeds within a given time: `make soak`.
 
-Every sweep runs at least one seed. The rest of the time is divided by weight: the next seed is always one of the sweep
-that has had the least time for its weight, so that results are even whenever the soak ends.
+Every sweep whose share of the time is long enough for one seed runs at least one; the others are listed as not run. The
+rest of the time is divided by weight: the next seed is always one of the sweep that has had the least time for its
+weight, so that results are even whenever the soak ends.
 """
 
 import json
@@ -169,7 +170,7 @@ class Soak:
                 console.print(f"  replay: {each.sweep.replay(seed)}", markup=False, highlight=False, soft_wrap=True)
         table = Table("sweep", "seeds", "target", "failed", "metrics: median (max)", "wall s", "CPU s/seed", "MB")
         for each in self.sweeps.values():
-            metrics = each.note or ("not run: no time" if not each.finished else format_metrics(each.metrics))
+            metrics = each.note or ("not run" if not each.finished else format_metrics(each.metrics))
             cpu_s = f"{each.cpu_s / each.finished:.2f}" if each.finished else ""
             counts = f"{each.finished:,}", f"{each.target:,}", f"{len(each.failed)}"
             table.add_row(
@@ -183,7 +184,7 @@ class Soak:
         console.print(table)
         console.print(self.summary(), highlight=False)
         if left_out := sum(not each.finished for each in self.sweeps.values()):
-            console.print(f"{left_out} sweeps have not run: they need more --minutes.", style="red", highlight=False)
+            console.print(f"{left_out} sweeps have not run.", style="red", highlight=False)
         seen = max((each.first + each.started for each in self.sweeps.values()), default=1)
         console.print(f"The next soak covers new seeds with --first {seen}.", highlight=False)
 
@@ -208,8 +209,8 @@ def main(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     first: Annotated[int, typer.Option(min=1, help="The first seed of each sweep.")] = 1,
-    only: Annotated[str, typer.Option(help="Only this sweep, or those that match, as `kill*`.")] = "",
-    seeds: Annotated[str, typer.Option(help="With --only: this seed or range, as 17 or 1..200.")] = "",
+    only: Annotated[str, typer.Option(help="Only this sweep, or those that match, such as `kill*`.")] = "",
+    seeds: Annotated[str, typer.Option(help="With --only: this seed or range, such as 17 or 1..200.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one object per sweep.")] = False,
 ) -> None:
     """Sweep over many seeds, print what failed with the command that replays it. Exit status: 1 if a seed failed."""

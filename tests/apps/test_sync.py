@@ -13,6 +13,7 @@ from broadloom.apps.conference import sync as conferences
 from broadloom.apps.game import sync as games
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.session import AppSession
+from broadloom.channel.item_reader import ItemReader
 from broadloom.errors import NotConnectedError
 from tests.apps.auction.saleroom import ORDER, Saleroom, lot
 from tests.channel.joined import QUICK, unique_name
@@ -26,6 +27,7 @@ OF_RUNTIMES = {
     "members",
     "sequencer",
     "emit",
+    "wall_time_s",
     "on_applied",
     "on_settled",
     "on_input",
@@ -93,6 +95,6 @@ async def test_synchronous_program_bids(tmp_path: Path) -> None:
     [(games.Play, game.Play), (conferences.Meeting, conference.Meeting), (auctions.Room, auction.Room)],
 )
 def test_synchronous_twin_has_all_public_members(twin: type, counterpart: type) -> None:
-    inherited = counterpart.__mro__[: counterpart.__mro__.index(AppSession) + 1]
+    inherited = [*counterpart.__mro__[: counterpart.__mro__.index(AppSession) + 1], ItemReader]
     members = {each for kind in inherited for each in vars(kind) if not each.startswith("_")}
     assert members - {"aclose", *OF_RUNTIMES} <= {*dir(twin), "channel"}

@@ -21,7 +21,9 @@ def monitored_players(lobby: str) -> dict[str, str] | None:
     return dict(activity["players"]) if activity is not None else None
 
 
-def test_program_is_published_and_downloaded_and_runs_only_on_request(tmp_path: Path) -> None:
+def test_program_is_published_and_downloaded_and_runs_only_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lobby, program, copy = new_channel(), tmp_path / "count.py", tmp_path / "copy.py"
     program.write_text(PROGRAM, encoding="utf-8")
     code, _, err = run("game", "publish", lobby, str(program), "--no-tls")
@@ -41,6 +43,12 @@ def test_program_is_published_and_downloaded_and_runs_only_on_request(tmp_path: 
         code, out, err = run("game", "download", lobby, "count", "--out", str(copy), "--no-tls", "--json")
         assert code == 0, err
         assert (json.loads(out)["sha256"], copy.read_text(encoding="utf-8")) == (sha256, PROGRAM)
+        monkeypatch.chdir(tmp_path)
+        code, _, err = run("game", "download", lobby, "count", "--no-tls")
+        assert (code, "count.py exists: choose a file with --out" in err) == (2, True), err
+        program.unlink()
+        code, _, err = run("game", "download", lobby, "count", "--no-tls")
+        assert (code, program.read_bytes()) == (0, copy.read_bytes()), err
         code, _, err = run("game", "watch", lobby, "board-1", "--no-tls")
         assert code == 1
         assert "load its program" in err

@@ -107,6 +107,7 @@ def test_sale_is_invoiced_once_under_the_fees_of_its_first_build(tmp_path: Path)
         "revealed_count": 0,
         "winner": "ben",
         "price": Decimal("12.50"),
+        "price_count": 1,
         "fee": Decimal("1.31"),
         "currency": "EUR",
         "reason": None,
@@ -126,6 +127,19 @@ def test_sale_is_invoiced_once_under_the_fees_of_its_first_build(tmp_path: Path)
     )["invoices"]
     assert again.filter(again["invoice_id"] == invoice["invoice_id"]).to_dicts() == [invoice]
     assert sorted(again["amount"]) == [Decimal("1.31"), Decimal("21.00")]
+
+
+def test_sale_whose_price_the_tapes_disagree_on_is_not_invoiced(tmp_path: Path) -> None:
+    path = tmp_path / "billing.toml"
+    path.write_text(BILLING.format("2.5"))
+    sold = entry(5, "auction", "sold", 4, peer=B, owner="ben", lot="tulips", amount="12.500")
+    rows = [*sale("tulips", "12.50", 1), sold]
+    tables = build_in_memory(event_table(*rows), "invoices", billing_file=str(path))
+    assert (tables["auction_lots"]["price_count"].to_list(), len(tables["invoices"])) == ([1], 1)
+    for amount in ("1", "a lot"):
+        other = entry(5, "auction", "sold", 4, peer=C, owner="ben", lot="tulips", amount=amount)
+        tables = build_in_memory(event_table(*rows, other), "invoices", billing_file=str(path))
+        assert (tables["auction_lots"]["price_count"].to_list(), len(tables["invoices"])) == ([2], 0)
 
 
 async def test_tape_has_the_rounds_of_a_game_and_the_actions_of_a_meeting(tmp_path: Path) -> None:

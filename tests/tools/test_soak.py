@@ -120,6 +120,10 @@ def test_failed_seed_gives_status_1_and_its_replay_command_comes_first(capsys: p
 def test_results_so_far_are_printed_after_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(FakePool({"good": 1.0}, interrupt_after=4), sweep("good")) == soak.INTERRUPTED
     assert "3 seeds, 0 failed" in capsys.readouterr().out
+    run(FakePool({"one": 1.0, "two": 1.0}, interrupt_after=1), sweep("one"), sweep("two"))
+    shown = capsys.readouterr().out
+    assert "2 sweeps have not run." in shown
+    assert "--minutes" not in shown
 
 
 def test_json_has_one_object_per_sweep(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,6 +166,17 @@ def test_seed_that_hangs_crashes_or_raises_fails_and_the_pool_goes_on() -> None:
         assert result_of(pool, seed_functions.hangs, 0.5).outcome.problem == "seed 1: no end after 0 s"
         assert "ended with status 7" in result_of(pool, seed_functions.crashes).outcome.problem
         assert "ValueError: 1 is wrong" in result_of(pool, seed_functions.raises).outcome.problem
+        assert not result_of(pool, seed_functions.passes).outcome.problem
+
+
+def test_process_that_is_killed_fails_its_seed_and_the_pool_goes_on() -> None:
+    with SeedPool(1) as pool:
+        assert "ended with status -9" in result_of(pool, seed_functions.dies_in_its_answer).outcome.problem
+        result_of(pool, seed_functions.passes)
+        (idle,) = pool._idle
+        idle.process.kill()
+        idle.process.join()
+        assert "ended with status -9" in result_of(pool, seed_functions.passes).outcome.problem
         assert not result_of(pool, seed_functions.passes).outcome.problem
 
 

@@ -12,13 +12,14 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import broadloom
 from broadloom.apps.missed import Missed
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
+from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.errors import BroadloomError, NotConnectedError, OrderTimeoutError
 from broadloom.order import Entry, Order, Placed, Rewound, Skipped
@@ -41,9 +42,10 @@ EVENTS_MAX = 10_000
 """Events that a program has not read; the oldest are dropped, and `Missed` says how many."""
 
 
-class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
-    """Iterate over it for events: what has happened since this program joined, among them `Missed`. Not thread-safe:
-    use it from the event loop of the channel."""
+class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
+    """Iterate over it for events, among them `Missed`. All iterators share one queue: each event is read once. A
+    session that reads its order from the beginning also gives what happened before it joined. Not thread-safe: use it
+    from the event loop of the channel."""
 
     _what = "application"
     """The word for it, in messages and on the tape."""
@@ -51,7 +53,8 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
     _events_max: int | None = EVENTS_MAX
 
     def __init__(self, channel: Channel, mark: str) -> None:
-        super().__init__(channel, mark, self._on_left_channel)
+        LayerRuntime.__init__(self, channel, mark, self._on_left_channel)
+        ItemReader.__init__(self)
         self._conversation: Order | None = None
         self._applied_index = 0
         """The last entry of the order that was applied here."""
@@ -99,20 +102,24 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         """End this program's part. The others continue, and the channel stays joined."""
         if self._is_closed:
             return
-        if self._end_reason is None:
-            with suppress(BroadloomError, TimeoutError):
-                await self._say_goodbye()
-        self._end(NotConnectedError(f"{self._channel.name}: the {self._what} was left"))
-        await self.close()
-        self._is_closed = True
-        if self._conversation is not None:
-            await self._conversation.aclose()
+        try:
+            if self._end_reason is None:
+                with suppress(BroadloomError, TimeoutError):
+                    await self._announce_leave()
+        finally:
+            self._end(NotConnectedError(f"{self._channel.name}: the {self._what} was left"))
+            try:
+                await self.close()
+            finally:
+                if self._conversation is not None:
+                    await self._conversation.aclose()
+                self._is_closed = True
 
     async def aclose(self) -> None:
         """The same as `leave`."""
         await self.leave()
 
-    async def _say_goodbye(self) -> None:
+    async def _announce_leave(self) -> None:
         """Submit what the others should know; at most `LEAVE_TIMEOUT_S`."""
 
     def _on_left_channel(self) -> None:
@@ -129,6 +136,7 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         """Nothing is applied any more."""
 
     def _check_open(self) -> None:
+        """Raises the reason for which the session ended: `NotConnectedError` if it was left."""
         if self._end_reason is not None:
             raise self._end_reason
 
@@ -144,34 +152,14 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
     def unread_count(self) -> int:
         return len(self._events)
 
-    async def receive(self, timeout_s: float | None = None) -> E:
-        """The next event. Raises `TimeoutError`, or the reason for which the session ended: `NotConnectedError` if it
-        was left."""
-        async with asyncio.timeout(timeout_s):
-            await self._wait_until(lambda: bool(self._events))
-        return self._next_event()
-
-    def receive_nowait(self) -> E | None:
-        """The next event, or None if there is none right now."""
-        return self._next_event() if self._events else None
-
-    def _next_event(self) -> E:
+    def _take(self) -> E | None:
         if self._dropped_count:
             count, self._dropped_count = self._dropped_count, 0
             return cast("E", Missed(count))
-        return self._events.popleft()
+        return self._events.popleft() if self._events else None
 
-    async def _iterate(self) -> AsyncGenerator[E, None]:
-        while True:
-            try:
-                event = await self.receive()
-            except NotConnectedError:
-                return
-            yield event
-
-    def __aiter__(self) -> AsyncGenerator[E, None]:
-        """Events since this program joined, until it leaves."""
-        return self._iterate()
+    def _awaited(self) -> str:
+        return f"event of the {self._what} {self._channel.name}"
 
     def on_event(self, callback: Callable[[E], None]) -> Callable[[], None]:
         """Call `callback` for each event too. Returns a function that removes it."""
@@ -235,6 +223,7 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         return placed
 
     def _wake(self) -> None:
+        self._wakeup.set()
         self._changed.set()
         self._changed.clear()
 
@@ -253,7 +242,7 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         reason: str | None = None,
         **figures: Any,
     ) -> None:
-        """A row on the tape, if the channel has one: who did what, and figures of it. No texts of people."""
+        """A row on the tape, if the channel has one: author, action and figures, never text that people wrote."""
         if self.observer is not None:
             by = PeerId(author) if author is not None else None
             figures = {name: value for name, value in figures.items() if value is not None}
@@ -270,12 +259,22 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         """In the background, until the session is left."""
         self._start_task(self._guarded(work, *arguments))
 
-    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """A session in which something unexpected fails ends with the reason, instead of standing still."""
+    def _start_best_effort(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """The same for work that may fail with a `BroadloomError` without harm."""
+        self._start(self._attempt, work, *arguments)
+
+    async def _attempt(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
             await work(*arguments)
         except BroadloomError as problem:
             log.debug("%s: %s", self._channel.name, problem)
+
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """An unexpected failure ends the session with its reason, so that it does not stall."""
+        try:
+            await work(*arguments)
+        except BroadloomError as problem:
+            self._end(problem)
         except Exception as problem:
             log.exception("%s: the %s cannot continue in this program", self._channel.name, self._what)
             text = f"the {self._what} cannot continue in this program: {problem!r}"
@@ -290,10 +289,10 @@ class AppSession(LayerRuntime, AsyncClosable, Generic[E]):
         """An event of the channel."""
 
 
-def own_name(channel: Channel) -> str:
-    """The name on the ticket, or the one given to `connect`."""
+def own_name(channel: Channel, chosen: str = "") -> str:
+    """The name on the ticket, else the chosen one, else the one given to `connect`."""
     identity = channel.identity(channel.peer_id)
-    return (identity.name if identity is not None else "") or channel._node.name
+    return (identity.name if identity is not None else "") or chosen or channel._node.name
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ class SyncSession(ClosableSyncWrapper[A]):
 
 @contextmanager
 def entered(make: Callable[[], AbstractAsyncContextManager[T]], twin: Callable[[T], S]) -> Iterator[S]:
-    """Run an asynchronous context manager in the background thread; gives the twin of what it gives."""
+    """Run an asynchronous context manager in the background thread; yields the twin of its value."""
     context = call(make)
     value = run(context.__aenter__())
     try:

@@ -38,7 +38,7 @@ class LayerRuntime(ABC):
         self._is_open = False
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
-        self._wakeup = asyncio.Event()
+        self._queue_filled = asyncio.Event()
         self._window_open = asyncio.Event()
         self._window_open.set()
         self._pump_task: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class LayerRuntime(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pump_task is not None:
             self._queue.append(b"")  # ends the pump
-            self._wakeup.set()
+            self._queue_filled.set()
             await self._pump_task
         self._layer.close()
 
@@ -94,7 +94,7 @@ class LayerRuntime(ABC):
         self.queued_bytes += len(data)
         if self.queued_bytes > PAUSE_BYTES:
             self._window_open.clear()
-        self._wakeup.set()
+        self._queue_filled.set()
 
     @property
     def is_congested(self) -> bool:
@@ -125,8 +125,8 @@ class LayerRuntime(ABC):
                 self.queued_bytes -= len(data)
                 if self.queued_bytes < PAUSE_BYTES:
                     self._window_open.set()
-            self._wakeup.clear()
-            await self._wakeup.wait()
+            self._queue_filled.clear()
+            await self._queue_filled.wait()
 
     # -- called by the channel
 

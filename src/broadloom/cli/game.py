@@ -187,7 +187,7 @@ async def download(
     join_options: JoinOptions,
     channel: ChannelArgument,
     kind: Annotated[str, argument("The game.", "GAME")],
-    out: Annotated[Path | None, option("File for the program. Default: GAME.py here.", "FILE")] = None,
+    out: Annotated[Path | None, option("File for the program. Default: a new GAME.py here.", "FILE")] = None,
     picture: Annotated[Path | None, option("File for its picture, an SVG image.", "FILE")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -201,12 +201,14 @@ async def download(
     - `broadloom game download games/friday nim`
     - `broadloom game download games/friday nim --out nim.py --picture nim.svg`
     """
+    path = out or Path(f"{kind}.py")
+    if out is None and path.exists():
+        raise UsageError(f"{path} exists: choose a file with --out")
     async with _lobby(channel, join_options, stop) as lobby:
         package = lobby.package(kind)
-    path = out or Path(f"{kind}.py")
-    path.write_text(package.program, encoding="utf-8")
+    path.write_bytes(package.program.encode())  # with its own line ends, which the hash covers
     if picture is not None:
-        picture.write_text(package.picture, encoding="utf-8")
+        picture.write_bytes(package.picture.encode())
     values = {"game": kind, "title": package.title, "about": package.about, "sha256": package.sha256}
     print_result({**values, "file": str(path)}, f"{path}: {package.sha256}, not run; read it first", json=json)
 

@@ -64,7 +64,7 @@ class Saleroom:
         channel = await broadloom.connect(self.name, ticket=self.ticket(name), settings=QUICK, tape=tape)
         self._stack.callback(channel.abort)  # the auctioneer leaves more slowly, because others watch it
         store = self.path / f"{name}.db" if name in NOTARIES else None
-        room = auction.Room(channel, store=store, order_settings=ORDER, now=self.now, **options)
+        room = auction.Room(channel, store=store, order_settings=ORDER, wall_clock=self.now, **options)
         return await self._stack.enter_async_context(room)
 
     async def notaries(self) -> list[auction.Room]:

@@ -12,9 +12,11 @@ from broadloom.apps.game import Chance, IllegalActionError, Phase
 from broadloom.apps.game.entry import Entry, Kind, decode_entry
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.table import Table
+from broadloom.errors import NoMajorityError
 from tests.apps.game.sim_runtime import FreeRelay, Relay
 from tests.apps.game.test_play import OPTIONS
 from tests.channel.joined import unique_name
+from tests.support import eventually
 
 
 class FullFile(io.StringIO):
@@ -50,6 +52,26 @@ async def test_reader_that_fails_ends_the_game_with_the_reason(monkeypatch: pyte
         with pytest.raises(game.GameError, match="broken rules"):
             await play.start()
         assert play.is_ended
+
+
+async def test_message_to_a_member_that_is_gone_and_a_failed_entry_do_not_end_the_game(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed: list[bytes] = []
+
+    async def fail(data: bytes) -> None:
+        failed.append(data)
+        raise NoMajorityError("a fault")
+
+    async with game.join(unique_name(), of=Chain(2), name="Anna", **OPTIONS) as play:
+        before = len(play._tasks)
+        play.tell_member(12345, b"{}")
+        with monkeypatch.context() as patch:
+            patch.setattr(play._order, "submit", fail)
+            play.submit(Entry(int(play.peer_id), 99, Kind.START))
+            await eventually(lambda: bool(failed) and len(play._tasks) <= before, "both have failed")
+        await play.start()
+        assert play.table.phase is Phase.RUNNING
 
 
 async def test_program_that_reads_too_slowly_learns_how_many_changes_it_missed(

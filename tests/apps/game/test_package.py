@@ -1,5 +1,8 @@
 """Programs of games: published in a lobby, downloaded without being run, and loaded by those who trust them."""
 
+import hashlib
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 
 from broadloom.apps.game import GameError, NoGameError, make_game
 from broadloom.apps.game.games import PROGRAMS
-from broadloom.apps.game.package import Package, load_program
+from broadloom.apps.game.package import Package, load_program, package_of
 from broadloom.mailboxes.model import ChangeKind
 from tests.apps.game.test_lobby import opened, put
 
@@ -79,6 +82,7 @@ async def test_member_cannot_replace_the_program_of_another() -> None:
         assert lobby.package("go").program == "pass"
         chess = {**package, "game": "chess"}
         malformed: list[object] = [[], package, {**chess, "program": 7}, {**chess, "title": "\ud800"}]
+        malformed += [{**chess, "program": "\ud800"}, {**chess, "picture": "\udfff"}, {**chess, "picture": None}]
         for wrong in malformed:
             put(lobby, "packages/chess", wrong)
         with pytest.raises(NoGameError):
@@ -92,8 +96,33 @@ def test_file_that_is_not_the_program_of_one_game_is_refused(tmp_path: Path) -> 
             load_program(written(tmp_path / "game.py", text))
     with pytest.raises(GameError, match="not a Python file"):
         load_program(written(tmp_path / "game.txt"))
+    (tmp_path / "latin.py").write_bytes(b"name = '\xe9'")
+    with pytest.raises(GameError, match="not text in UTF-8"):
+        load_program(tmp_path / "latin.py")
     with pytest.raises(GameError, match="at most 65,536"):
         Package(game="go", title="", about="", program="x" * 70_000).encode()
+
+
+@pytest.mark.parametrize("text", ["import sys; loaded = sys.modules[__name__]; 1 / 0", "raise SystemExit", "x = 1"])
+def test_program_that_fails_is_not_left_among_the_modules(text: str, tmp_path: Path) -> None:
+    before = set(sys.modules)
+    with pytest.raises((GameError, SystemExit)):
+        load_program(written(tmp_path / "game.py", text))
+    assert set(sys.modules) == before
+
+
+def test_hash_is_that_of_the_file_and_of_the_code_that_runs(tmp_path: Path) -> None:
+    path = tmp_path / "count.py"
+    data = PROGRAM.replace("\n", "\r\n").encode()
+    path.write_bytes(data)
+    package = package_of(path)
+    assert package.program.encode() == data
+    assert package.sha256 == hashlib.sha256(data).hexdigest() == PROGRAMS["count"].sha256
+    times = path.stat().st_atime, path.stat().st_mtime
+    path.write_bytes(data.replace(b"Count to three", b"Count to seven"))
+    os.utime(path, times)
+    assert load_program(path).about == "Count to seven.", "although a compiled file of this time and size could exist"
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_number_of_players_that_a_program_refuses_is_reported_with_the_reason(tmp_path: Path) -> None:

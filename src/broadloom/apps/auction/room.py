@@ -75,7 +75,7 @@ class Room(AppSession[AuctionEntry]):
         store: str | os.PathLike[str] | None = None,
         sealed_bids: str | os.PathLike[str] | None = None,
         order_settings: OrderSettings | None = None,
-        now: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """- `notaries`: their number (3, 5, 7 or 9), or the names on their tickets; the same in every program.
         - `store`: for a notary, the file that keeps its votes and the list.
@@ -99,9 +99,12 @@ class Room(AppSession[AuctionEntry]):
         """All entries so far that had an effect."""
         self._store = store
         self._settings = order_settings or ORDER
-        self._wall_time_s = now
+        self._wall_clock = wall_clock
         self._called: set[str] = set()
         """Lots with a call of ours under way."""
+
+    def wall_time_s(self) -> float:
+        return self._wall_clock()
 
     @property
     def is_notary(self) -> bool:
@@ -193,11 +196,11 @@ class Room(AppSession[AuctionEntry]):
 
     async def open_lot(self, lot: Lot, *, timeout_s: float = TIMEOUT_S) -> int:
         """Open a lot, as its seller. Returns its number in the list."""
-        return (await self._say(Action.OPEN, lot.id, timeout_s, terms=lot.as_dict())).number
+        return (await self._submit_statement(Action.OPEN, lot.id, timeout_s, terms=lot.as_dict())).number
 
     async def withdraw(self, lot: str, *, timeout_s: float = TIMEOUT_S) -> int:
         """Withdraw our lot, before the first bid."""
-        return (await self._say(Action.WITHDRAW, lot, timeout_s)).number
+        return (await self._submit_statement(Action.WITHDRAW, lot, timeout_s)).number
 
     async def bid(self, lot: str, amount: Decimal | str | int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
         """Bid, and return the receipt of an auctioneer. A bid cannot be withdrawn.
@@ -218,7 +221,7 @@ class Room(AppSession[AuctionEntry]):
             salt = secrets.token_hex(32)
             fields = {"commitment": commitment(self.channel.name, lot, self.name, exact, salt)}
             self._sealed_bids.add(fields["commitment"], SealedBid(exact, salt))
-        outcome = await self._say(Action.BID, lot, timeout_s, **fields)
+        outcome = await self._submit_statement(Action.BID, lot, timeout_s, **fields)
         left_s = max(0.1, deadline_s - asyncio.get_running_loop().time())
         return await self.receipt(outcome.number, timeout_s=left_s)
 
@@ -241,9 +244,9 @@ class Room(AppSession[AuctionEntry]):
                 f"within {timeout_s:g} s; ask again"
             ) from None
 
-    async def _say(self, action: Action, lot: str, timeout_s: float, **fields: Any) -> Outcome:
+    async def _submit_statement(self, action: Action, lot: str, timeout_s: float, **fields: Any) -> Outcome:
         """Submit a statement, and wait for its outcome. Raises the `AuctionError` for which it had no effect."""
-        at_ms = int(self._wall_time_s() * 1000)
+        at_ms = int(self.wall_time_s() * 1000)
         statement = Statement(action=action, id=secrets.token_hex(16), at_ms=at_ms, lot=lot, **fields)
         await self._submit_entry(signed(statement, self._signer), timeout_s)
         outcome = self.ledger.outcomes.get((self.name, statement.id))
@@ -265,7 +268,7 @@ class Room(AppSession[AuctionEntry]):
                 bid = self._sealed_bids.get(placed.commitment)
                 if bid is None:
                     return
-                await self._say(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
+                await self._submit_statement(Action.REVEAL, sale.lot.id, TIMEOUT_S, amount=bid.amount, salt=bid.salt)
             except (AuctionError, NotPermittedError, NotSentError) as problem:  # the next attempt would fail as well
                 log.warning("%s: the bid for %s was not revealed: %s", self.channel.name, sale.lot.id, problem)
                 return
@@ -310,7 +313,7 @@ class Room(AppSession[AuctionEntry]):
                 case {"ask": "receipt", "number": int(number)}:
                     async with asyncio.timeout(request.timeout_s or ANSWER_S):
                         await self._wait_until(lambda: self.ledger.number >= number)
-                    return Receipt.of(self.ledger, number, self._signer, int(self._wall_time_s() * 1000)).encode()
+                    return Receipt.of(self.ledger, number, self._signer, int(self.wall_time_s() * 1000)).encode()
         except (AuctionError, ValueError, TimeoutError) as problem:
             raise RefusedError(str(problem)) from None
         raise RefusedError("not a question that this notary answers")
@@ -318,7 +321,7 @@ class Room(AppSession[AuctionEntry]):
     async def _call(self) -> None:
         auctioneer = Auctioneer(self.ledger)
         while not self.is_ended:
-            for call in auctioneer.due(self._wall_time_s()):
+            for call in auctioneer.due(self.wall_time_s()):
                 if self._order.is_sequencer and call.lot not in self._called and len(self._called) < CALLS_MAX:
                     self._called.add(call.lot)
                     self._start(self._submit_call, call)
@@ -327,7 +330,7 @@ class Room(AppSession[AuctionEntry]):
     async def _submit_call(self, call: Call) -> None:
         """A call that fails is due again. If both are ordered, the second one has no effect."""
         try:
-            await self._say(call.action, call.lot, TIMEOUT_S, after=call.after, chain=call.chain)
+            await self._submit_statement(call.action, call.lot, TIMEOUT_S, after=call.after, chain=call.chain)
         except BroadloomError as problem:
             log.debug("%s: %s %s: %s", self.channel.name, call.action, call.lot, problem)
         finally:

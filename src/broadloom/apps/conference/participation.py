@@ -53,8 +53,7 @@ class Participation(AppSession[MeetingEvent]):
     def __init__(self, channel: "Channel", name: str = "", *, listens: bool = False) -> None:
         super().__init__(channel, live.LAYER)
         self._layer._filters_content = False  # live messages are not ordered, so they pass the rules themselves
-        own = channel.identity(channel.peer_id)
-        self.name = (own.name if own is not None else "") or name or own_name(channel) or GUEST
+        self.name = own_name(channel, name) or GUEST
         self._listens = listens
         self._core = MeetingCore(channel.peer_id)
         self._own_applied = 0
@@ -89,7 +88,7 @@ class Participation(AppSession[MeetingEvent]):
         if before := await self._order.history():
             await self._wait_until(lambda: self._applied_index >= before[-1].index)
 
-    async def _say_goodbye(self) -> None:
+    async def _announce_leave(self) -> None:
         """The floor is given back with it."""
         if self.me in self.state.participants:
             await self._do(Leave(), timeout_s=LEAVE_TIMEOUT_S)
@@ -177,7 +176,7 @@ class Participation(AppSession[MeetingEvent]):
             is_present=lambda peer_id: self.channel.member(PeerId(peer_id)) is not None,
         )
         for action in duties.actions:
-            self._start(self._do, action)
+            self._start_best_effort(self._do, action)
         if duties.again_in_s is not None:
             self._check_timer = self._loop.call_later(duties.again_in_s, self._check_duties)
 

@@ -6,12 +6,12 @@ it to `load_program`, or to a command with `--program`.
 """
 
 import hashlib
-import importlib.util
 import inspect
 import json
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import ModuleType
 
 from broadloom.apps.game.entry import is_text
 from broadloom.apps.game.errors import GameError
@@ -49,8 +49,8 @@ class Package:
         try:
             values = json.loads(data)
             found = cls(**{each.name: values[each.name] for each in fields(cls)})
-            is_valid = all(isinstance(each, str) for each in (found.program, found.picture))
-            return found if is_valid and all(map(is_text, (found.game, found.title, found.about))) else None
+            "".join((found.program, found.picture)).encode()  # raises unless both are texts that can be written
+            return found if all(map(is_text, (found.game, found.title, found.about))) else None
         except (KeyError, TypeError, ValueError, RecursionError):
             return None
 
@@ -58,33 +58,58 @@ class Package:
 def load_program(path: Path) -> type[Game]:
     """Run the program of a game, and make the game known to this process. Only for files that you trust: the program
     can do everything that you can. Raises `GameError`, or `OSError`."""
-    text = path.read_text(encoding="utf-8")
-    name = f"broadloom_game_{_sha256(text)}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise GameError(f"{path} is not a Python file")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    return _run(path, _read(path))
+
+
+def package_of(path: Path, picture: Path | None = None) -> Package:
+    """Load a program, and describe it. Raises `GameError`, or `OSError`."""
+    text = _read(path)
+    game = _run(path, text)
+    image = _read(picture) if picture is not None else ""
+    return Package(game=game.name, title=game.title, about=game.about, program=text, picture=image)
+
+
+def _read(path: Path) -> str:
+    """Line ends stay as they are: the hash of the text is that of the file."""
     try:
-        spec.loader.exec_module(module)
+        return path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise GameError(f"{path} is not text in UTF-8") from None
+
+
+def _run(path: Path, text: str) -> type[Game]:
+    """Run exactly this text, which was read from the file once: it is what the hash is of."""
+    if path.suffix != ".py":
+        raise GameError(f"{path} is not a Python file")
+    sha256 = _sha256(text)
+    module = ModuleType(f"broadloom_game_{sha256}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    try:
+        game = _game_in(module, path, text)
+    except BaseException:
+        sys.modules.pop(module.__name__, None)
+        raise
+    PROGRAMS[game.name] = Program(game, sha256)
+    return game
+
+
+def _game_in(module: ModuleType, path: Path, text: str) -> type[Game]:
+    try:
+        exec(compile(text, str(path), "exec"), vars(module))
     except Exception as problem:
         raise GameError(f"{path} cannot be run: {problem!r}") from problem
     found = [
         each
         for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, Game) and each.__module__ == name and not inspect.isabstract(each)
+        if inspect.isclass(each)
+        and issubclass(each, Game)
+        and each.__module__ == module.__name__
+        and not inspect.isabstract(each)
     ]
     if len(found) != 1:
         raise GameError(f"{path} has {len(found)} games: a program has one, a subclass of broadloom.apps.game.Game")
-    PROGRAMS[found[0].name] = Program(found[0], _sha256(text))
     return found[0]
-
-
-def package_of(path: Path, picture: Path | None = None) -> Package:
-    """Load a program, and describe it. Raises `GameError`, or `OSError`."""
-    game = load_program(path)
-    image = picture.read_text(encoding="utf-8") if picture is not None else ""
-    text = path.read_text(encoding="utf-8")
-    return Package(game=game.name, title=game.title, about=game.about, program=text, picture=image)
 
 
 def _sha256(text: str) -> str:

@@ -223,7 +223,7 @@ class Play(AppSession[Change]):
 
     # -- ending
 
-    async def _say_goodbye(self) -> None:
+    async def _announce_leave(self) -> None:
         await self._give_up_role(LEAVE_TIMEOUT_S)
 
     def _on_end(self) -> None:
@@ -251,7 +251,7 @@ class Play(AppSession[Change]):
     # -- called by the participant
 
     def submit(self, entry: Entry) -> None:
-        self._start(self._order.submit, entry.encode())  # if it fails, the participant tries again
+        self._start_best_effort(self._order.submit, entry.encode())  # if it fails, the participant tries again
 
     def request(self, peer_id: int, data: bytes, timeout_s: float, on_answer: Callable[[bytes | None], None]) -> None:
         async def ask() -> None:
@@ -265,7 +265,7 @@ class Play(AppSession[Change]):
         self._start(ask)
 
     def tell_member(self, peer_id: int, data: bytes) -> None:
-        self._start(partial(self._layer.tell, PeerId(peer_id), data, timeout_s=TELL_TIMEOUT_S))
+        self._start_best_effort(partial(self._layer.tell, PeerId(peer_id), data, timeout_s=TELL_TIMEOUT_S))
 
     def members(self) -> list[int] | None:
         if not self._channel._node.peer.roster.is_complete:
@@ -284,7 +284,7 @@ class Play(AppSession[Change]):
         match change:
             case Started():
                 self._record_round("started")
-            case Over(result):
+            case Over(result) if self.observer is not None:  # the hash takes time
                 self._record_round("over", winner=result.winner, hash=self.state_hash())
         super().emit(change)
 

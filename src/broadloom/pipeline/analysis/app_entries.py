@@ -4,7 +4,7 @@ import polars as pl
 
 from broadloom.record.schema import EventKind
 
-EVENT_COLUMNS = (*("kind", "event_time", "peer", "author", "sequence", "name", "status", "reason", "owner", "actions"),)
+EVENT_COLUMNS = ("kind", "event_time", "peer", "author", "sequence", "name", "status", "reason", "owner", "actions")
 
 
 def app_entries(events: pl.DataFrame) -> pl.DataFrame:

@@ -52,11 +52,12 @@ def sale_terms(lot: str, price: Decimal, billing: "BillingConfig") -> str:
 def new_sales(
     lots: list[dict[str, Any]], issued: list[dict[str, Any]], billing: "BillingConfig"
 ) -> Iterator[dict[str, Any]]:
-    """What to invoice for rows of `auction_lots`, beside the invoices for sales that were issued before."""
+    """What to invoice for rows of `auction_lots`, beside the invoices for sales that were issued before. A price on
+    which the tapes disagree is not invoiced."""
     known = {(row["channel"], json.loads(row["terms"])["lot"]) for row in issued}
     for lot in lots:
         is_new = (lot["channel"], lot["lot"]) not in known and lot["seller"] not in billing.exempt
-        if lot["status"] == "sold" and lot["fee"] is not None and is_new:
+        if lot["status"] == "sold" and lot["price_count"] == 1 and lot["fee"] is not None and is_new:
             yield {
                 "kind": SALE,
                 "correction_number": 0,

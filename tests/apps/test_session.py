@@ -1,0 +1,94 @@
+"""What games, meetings and auctions have in common: leaving, reading events, and failures in the background."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import broadloom
+from broadloom import BroadloomError, NotConnectedError
+from broadloom.apps import auction, conference
+from broadloom.apps.auction.auctioneer import Auctioneer
+from broadloom.apps.session import own_name
+from tests.apps.auction.saleroom import Saleroom
+from tests.channel.joined import QUICK, connected_channels, unique_name
+from tests.support import TIMEOUT_S, eventually
+
+
+async def fail(*_arguments: Any) -> None:
+    raise BroadloomError("a fault")
+
+
+async def test_session_is_closed_although_leaving_is_canceled_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_announcing = asyncio.Event()
+
+    async def hang() -> None:
+        is_announcing.set()
+        await asyncio.Event().wait()
+
+    async def raise_error() -> None:
+        raise RuntimeError("a fault")
+
+    async with connected_channels(1) as (channel,):
+        for announce, expected in ((hang, asyncio.CancelledError), (raise_error, RuntimeError)):
+            meeting = await conference.Meeting(channel, "Anna").__aenter__()
+            monkeypatch.setattr(meeting, "_announce_leave", announce)
+            is_announcing.clear()
+            leaving = asyncio.create_task(meeting.leave())
+            if announce is hang:
+                await is_announcing.wait()
+                leaving.cancel()
+            with pytest.raises(expected):
+                await leaving
+            assert meeting.is_ended
+            assert not meeting._tasks
+            assert not meeting._layer._receives
+            with pytest.raises(NotConnectedError, match="closed"):
+                await meeting._order.receive()
+            await meeting.leave()
+        async with conference.Meeting(channel, "Anna") as again:
+            await again.raise_hand()
+
+
+async def test_failure_in_the_background_ends_the_session_unless_it_is_harmless() -> None:
+    async with connected_channels(1) as (channel,), conference.Meeting(channel, "Anna") as meeting:
+        meeting._start_best_effort(fail)
+        await eventually(lambda: len(meeting._tasks) == 1, "only the reader is left")
+        assert not meeting.is_ended
+        meeting._start(fail)
+        await eventually(lambda: meeting.is_ended)
+        with pytest.raises(BroadloomError, match="a fault"):
+            await meeting.raise_hand()
+
+
+async def test_auctioneer_that_fails_ends_its_room_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        notary = await saleroom.open("notary-1")
+
+        def due(*_arguments: object) -> Any:
+            raise auction.AuctionError("a fault")
+
+        monkeypatch.setattr(Auctioneer, "due", due)
+        with pytest.raises(auction.AuctionError, match="a fault"):
+            await notary.receive(timeout_s=TIMEOUT_S)
+
+
+async def test_timeout_for_an_event_is_checked_and_says_what_it_waited_for() -> None:
+    async with connected_channels(1) as (channel,), conference.Meeting(channel, "Anna") as meeting:
+        while meeting.receive_nowait() is not None:
+            pass
+        with pytest.raises(TimeoutError, match=f"no event of the meeting {channel.name} within 0.01 s"):
+            await meeting.receive(timeout_s=0.01)
+        with pytest.raises(ValueError, match="None waits forever"):
+            await meeting.receive(timeout_s=math.nan)
+
+
+async def test_chosen_name_comes_before_the_one_given_to_connect(tmp_path: Path) -> None:
+    async with broadloom.connect(unique_name(), name="Anna", tls=False, settings=QUICK) as channel:
+        assert (own_name(channel), own_name(channel, "Ben")) == ("Anna", "Ben")
+    async with Saleroom(tmp_path) as saleroom:
+        assert own_name((await saleroom.open("carla")).channel, "Ben") == "carla"
