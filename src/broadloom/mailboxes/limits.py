@@ -36,9 +36,10 @@ SENDER_SHARE = 0.75
 BUCKETS = 256
 """Parts of the table that are compared by hash."""
 SYNC_PAGE_BYTES = 256 << 10
-SYNC_PAGES_BURST = 64
-SYNC_PAGES_PER_S = 16.0
-"""Pages of the table that one member gets from another: 16 MiB at once, then 4 MiB per second."""
+SYNC_PAGES_BURST = 128
+SYNC_PAGES_PER_S = 32.0
+"""Pages of the table that one member gets from another. A page is half full on average: 16 MiB at once, then 4 MiB per
+second."""
 CREDENTIALS_MAX = 256
 """Certificates in one page. Verifying one takes as long as verifying several values."""
 CREDENTIAL_BYTES_MAX = 4096
