@@ -180,7 +180,7 @@ def test_invalid_master_is_reported_before_spark_starts(monkeypatch: pytest.Monk
 
 def _add_layers(path: Path) -> None:
     """Append what synthetic traffic lacks: a request on the switch, a rule that was hit, a value in a mailbox, a lot
-    that was sold."""
+    that was sold, a round of a game, a meeting."""
     events = pq.read_table(path)
     last = events.slice(events.num_rows - 1).to_pylist()[0]
     common = dict.fromkeys(last) | {name: last[name] for name in ("run_id", "event_time", "peer")}
@@ -191,6 +191,8 @@ def _add_layers(path: Path) -> None:
         common | {"kind": "rule_hit", "name": "rule 1", "rule_number": 1, "actions": "stop", "status": "passed"},
         request | {"kind": "mailbox_change", "name": "price", "owner": "shop", "status": "put", "size_bytes": 9},
         request | {"kind": "app_entry", "name": "auction", "status": "sold", "actions": '{"lot":"7","amount":"5"}'},
+        request | {"kind": "app_entry", "name": "game", "status": "started", "actions": '{"game":"chain","round":1}'},
+        request | {"kind": "app_entry", "name": "meeting", "status": "arrive", "owner": "Anna", "actions": "{}"},
     ]
     for place, row in enumerate(added, last["ordinal"] + 1):
         row["ordinal"] = place
