@@ -1,6 +1,7 @@
 """Acknowledgements: an author waits for the receivers that keep up, not for stragglers."""
 
 from broadloom.protocol import Peer, Tuning
+from broadloom.protocol.broadcast.acks import ACK_STALE_S
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Ack, Prune
@@ -200,3 +201,34 @@ def test_acks_are_more_frequent_when_send_window_is_small() -> None:
         runtime.advance(0.1)
     acked = [each.last_contiguous for each in parent.sent_messages(Ack)]
     assert acked[-3:] == [28, 29, 30]
+
+
+def test_small_messages_after_large_ones_are_acknowledged() -> None:
+    """An author and its two children: what the author takes for a full window, they acknowledge."""
+    tuning = Tuning(heartbeat_timeout_s=1e9, flood_bytes_max=0)
+    runtimes = [FakeRuntime(seed) for seed in range(3)]
+    author = creator(runtimes[0], tuning)
+    receivers = [creator(runtime, tuning, peer_id=9 + number) for number, runtime in enumerate(runtimes[1:])]
+    cables = [(link(author, receiver.me.peer_id), link(receiver, ME)) for receiver in receivers]
+    for number in range(200):
+        assert not is_window_full(author), f"message {number} would wait for ever"
+        is_large = number % 60 < 20
+        author.broadcast(bytes(30_000 if is_large else 100))
+        for runtime in runtimes:
+            runtime.advance(0.2 if is_large else 0.02)
+        for near, far in cables:
+            far.remote_sends(*near.broadcast_frames())
+            near.remote_sends(*far.sent_messages(Ack))
+            near.sent.clear()
+            far.sent.clear()
+
+
+def test_child_that_stops_acknowledging_is_not_waited_for_for_ever() -> None:
+    runtime, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
+    one.remote_sends(Ack(ME, 10))
+    other.remote_sends(Ack(ME, 10))
+    send_messages(peer, WINDOW + 1)
+    assert is_window_full(peer)
+    runtime.advance(ACK_STALE_S + 0.1)
+    assert not is_window_full(peer)

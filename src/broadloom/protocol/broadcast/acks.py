@@ -57,27 +57,20 @@ class ChildAcks:
         "last_acked",
         "message_bytes",
         "new_bytes",
-        "new_frames",
-        "new_messages",
     )
 
     def __init__(self, last_contiguous: int, message_bytes: float, now: float) -> None:
         self.children: dict[Link, _ChildAck] = {}
         self.last_acked = last_contiguous
         self.message_bytes = message_bytes
-        """Moving average of the message size, without the frames that came since the last update."""
-        self.new_bytes = self.new_frames = self.new_messages = 0
-        """Frames since then."""
+        """Moving average of the message size. It is the same at the author and at all receivers, which count messages
+        by it: were it not, an author could wait for more bytes than its receivers have counted."""
+        self.new_bytes = 0.0
+        """Received since the last update, at the average size."""
         self.bytes_per_s: float | None = None
         """Rate of the slowest child that counts; None before the first measurement."""
         self._measured_sequence = last_contiguous
         self._measured_at = now
-
-    def update_average(self) -> None:
-        """Include the new frames in the average of the message size."""
-        weight = min(1.0, self.new_frames / MEAN_SIZE_FRAMES)
-        self.message_bytes += weight * (self.new_bytes / self.new_messages - self.message_bytes)
-        self.new_bytes = self.new_frames = self.new_messages = 0
 
     def measure(self, last_contiguous: int, now: float) -> None:
         elapsed_s = now - self._measured_at
@@ -101,11 +94,10 @@ class AckAggregator:
         acks = self._authors.get(author)
         if acks is None:
             acks = self._authors[author] = ChildAcks(window.last_contiguous, size / count, self._peer.runtime.now())
-        acks.new_bytes += size
-        acks.new_frames += 1
-        acks.new_messages += count
+        acks.message_bytes += (size / count - acks.message_bytes) / MEAN_SIZE_FRAMES
+        acks.new_bytes += count * acks.message_bytes
         if acks.new_bytes >= UPDATE_BYTES or author == self._peer.me.peer_id:
-            acks.update_average()
+            acks.new_bytes = 0.0
             self._update(author, window, acks)
 
     def on_ack(self, link: "Link", ack: Ack) -> None:
@@ -151,10 +143,8 @@ class AckAggregator:
         )
         slowest = window.last_contiguous
         for link, child in list(acks.children.items()):
-            if (
-                now - child.acked_at > ACK_STALE_S
-                and (window.last_contiguous - child.last_contiguous) * size > ACK_BYTES
-            ):
+            unacked_bytes = (window.last_contiguous - child.last_contiguous) * size
+            if now - child.acked_at > ACK_STALE_S and unacked_bytes > min(ACK_BYTES, window_bytes / 2):
                 # It should have acknowledged something: it has another parent, or it has stalled.
                 del acks.children[link]
                 continue
