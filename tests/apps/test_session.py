@@ -92,3 +92,17 @@ async def test_chosen_name_comes_before_the_one_given_to_connect(tmp_path: Path)
         assert (own_name(channel), own_name(channel, "Ben")) == ("Anna", "Ben")
     async with Saleroom(tmp_path) as saleroom:
         assert own_name((await saleroom.open("carla")).channel, "Ben") == "carla"
+
+
+async def test_session_that_was_left_takes_no_further_part() -> None:
+    async with connected_channels(1) as (channel,):
+        meeting = conference.Meeting(channel, "Anna")
+        async with meeting:
+            with pytest.raises(TypeError):
+                meeting.on_event(fail)  # type: ignore[arg-type] # a coroutine function, which nobody would await
+        with pytest.raises(NotConnectedError, match="was left"):
+            await meeting.__aenter__()
+        with pytest.raises(NotConnectedError, match="was left"):
+            await meeting.point((0.0, 0.0, 0.0))
+        async with conference.Meeting(channel, "Anna") as again:
+            assert not again.is_ended

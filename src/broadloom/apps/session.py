@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, cast
 import broadloom
 from broadloom.apps.missed import Missed
 from broadloom.channel import Channel, ChannelEvent
+from broadloom.channel.arguments import check_callback
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.item_reader import ItemReader
@@ -91,6 +92,8 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
             self._start(self._read, order)
 
     async def __aenter__(self) -> Self:
+        """Raises `NotConnectedError` after `leave`: a session is joined once."""
+        self._check_open()
         try:
             await self._join()
         except BaseException:
@@ -163,6 +166,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
 
     def on_event(self, callback: Callable[[E], None]) -> Callable[[], None]:
         """Call `callback` for each event too. Returns a function that removes it."""
+        check_callback(callback)
         return self._listeners.add(callback)
 
     def events(self) -> AsyncGenerator[E, None]:

@@ -214,7 +214,7 @@ MUTANTS = [
     (usurped, keep_no_fence, 2, "another entry|Diverged|is at|sequencers"),
 ]
 """A scenario, what is broken, the first seed to try, and what the check reports."""
-SEEDS_TRIED = 12
+SEEDS_TRIED = 24
 """A fault needs a certain course of events, and any change of the protocol changes the histories."""
 
 

@@ -202,6 +202,7 @@ class Meeting(Participation):
 
     async def point(self, at: Point) -> None:
         """Show all where this participant points, for half a second."""
+        self._check_open()
         await self._layer.broadcast(live.encode(live.Pointer(point(at))), priority=Priority.LOW, ttl_s=live.POINTER_S)
 
     def pointers(self) -> dict[PeerId, Point]:

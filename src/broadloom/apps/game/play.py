@@ -139,6 +139,7 @@ class Play(AppSession[Change]):
     async def do(self, action: str, /, **values: Any) -> None:
         """Act for one's role. Returns when the action counts. Raises `IllegalActionError` if the rules do not allow it:
         then it has no effect at any player."""
+        self._check_open()
         role = self.role
         if role is None:
             raise GameError("a spectator cannot act: take a role")
@@ -194,6 +195,7 @@ class Play(AppSession[Change]):
 
     async def tell(self, to: str, text: str) -> None:
         """Send a message to one player, by name or role: directly, not to all."""
+        self._check_open()
         seats = self.table.seats
         found = [seat.player for role, seat in seats.items() if to in (role, seat.name) and seat.player]
         if not found or not 0 < len(text) <= SAID_MAX:
