@@ -50,6 +50,10 @@ class Browser:
             lambda: next((each for each in self.all(selector) if each.is_displayed()), None), selector
         )
 
+    def click(self, selector: str) -> None:
+        """Click on an element that the page may replace at the same moment."""
+        self.wait_until(lambda: self.one(selector).click() or True, selector)
+
     def text(self, selector: str) -> str:
         return str(self.one(selector).text)
 

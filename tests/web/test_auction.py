@@ -38,15 +38,15 @@ def test_bids_and_live_prices_are_shown_and_mistakes_explained(browser: Browser,
         atlas = '.bl-lot[data-lot="lot-1"]'
         browser.wait_until(lambda: browser.text(f"{atlas} .bl-amount") == "150", "the highest bid")
         write(browser, "Your bid for lot-1", "155")
-        browser.one("#do-bid-lot-1").click()
+        browser.click("#do-bid-lot-1")
         browser.wait_until(lambda: "bid at least 160" in browser.text("main > .bl-problem"), "the lowest bid")
         write(browser, "Your bid for lot-1", "165.50")
-        browser.one("#do-bid-lot-1").click()
+        browser.click("#do-bid-lot-1")
         browser.wait_until(lambda: "You lead." in browser.text(atlas), "the own bid")
         assert browser.text(f"{atlas} .bl-amount") == "165.50"
         browser.wait_until(lambda: ", notary-" in browser.text('[aria-label="Your bids"]'), "the receipt")
         write(browser, "Your bid for lot-3", "410")
-        browser.one("#do-bid-lot-3").click()
+        browser.click("#do-bid-lot-3")
         browser.wait_until(lambda: "Your sealed bid is in the list." in browser.text('.bl-lot[data-lot="lot-3"]'))
         assert "410" not in browser.text(".bl-news")
         write(browser, "Your bid for lot-1", "210")  # is still there when another member has bid

@@ -56,19 +56,19 @@ def test_two_windows_play_and_see_the_same_board(browser: Browser) -> None:
         for window, name in ((anna, "Anna"), (ben, "Ben")):
             write(window.front(), "Your name", name)
         write(anna.front(), "Name of the game", "board-1")
-        browser.one("#do-create-game").click()
+        browser.click("#do-create-game")
         anna.wait_for("You are red")
         ben.wait_for("open: blue", ".bl-game")
-        browser.one("[aria-label='Join board-1']").click()
+        browser.click("[aria-label='Join board-1']")
         for window in (ben, anna):
             window.wait_for("turn")
         for _ in range(2):
             mover, other = (anna, ben) if anna.is_on_turn() else (ben, anna)
-            mover.front().one(f".bl-cell[aria-label^='{mover.cell}']").click()
+            mover.front().click(f".bl-cell[aria-label^='{mover.cell}']")
             for window in (mover, other):
                 browser.wait_until(lambda: f"{mover.cell}: {mover.color}, 1" in window.cells(), "both see the orb")  # noqa: B023
             other.wait_for("your turn")
         anna.wait_for("red 1, blue 1", ".bl-game")
-        ben.front().one("#do-leave-game").click()
+        ben.front().click("#do-leave-game")
         anna.wait_for("stand-in", ".bl-seats")
         assert browser.console_errors() == []

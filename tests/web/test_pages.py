@@ -142,7 +142,7 @@ def test_fabric_heals_after_a_kill(browser: Browser, cluster: dict[str, Any]) ->
     browser.open(page(cluster["url"], "/cluster"))
     before = browser.wait_until(lambda: (count := number(browser, "nodes")) >= PEERS and count, "all peers are drawn")
     _write(browser, "Peers to kill: how many", "2")
-    browser.one("#do-kill").click()
+    browser.click("#do-kill")
     browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
     browser.wait_until(
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1",
@@ -158,7 +158,7 @@ def test_fabric_heals_after_a_kill(browser: Browser, cluster: dict[str, Any]) ->
 def test_mistake_is_reported_on_the_page(browser: Browser, cluster: dict[str, Any]) -> None:
     browser.open(page(cluster["url"], "/cluster"))
     _write(browser, "Peers to kill: how many", "1000")
-    browser.one("#do-kill").click()
+    browser.click("#do-kill")
     browser.wait_until(lambda: "has to survive" in browser.text(".bl-problem"), "what to do")
 
 
@@ -186,10 +186,10 @@ def test_reply_reaches_another_peer(browser: Browser, cluster: dict[str, Any]) -
         )
         chosen.click()
         browser.wait_until(lambda: "<script>alert(1)</script>" in browser.text(".bl-tree"), "the question, as text")
-        browser.one(".bl-reply").click()
+        browser.click(".bl-reply")
         browser.wait_until(lambda: "Replying to Tester" in browser.text(".bl-answered"))
         _write(browser, "Message", text)
-        browser.one("#do-send").click()
+        browser.click("#do-send")
         browser.wait_until(lambda: text in browser.text(".bl-answers"), "the answer stands below the question")
 
     asyncio.run(main())
@@ -226,12 +226,12 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, cluster: d
         browser.wait_until(lambda: "<i>editor</i>" in browser.text(".bl-cards"), "the program, as text")
         assert "near (this machine)" in browser.text(".bl-cards")
         _write(browser, "File to observe", "notes")
-        browser.one("#do-observe-file").click()
+        browser.click("#do-observe-file")
         browser.wait_until(lambda: "file notes" in browser.text(".bl-observed"))
         _write(browser, "Operation", "reverse")
         _write(browser, "File that the request is about; empty: the session", "notes")
         _write(browser, "Data", "abc", "textarea")
-        browser.one("#do-send-request").click()
+        browser.click("#do-send-request")
         browser.wait_until(lambda: "accepted" in browser.text(".bl-request[data-state=accepted]"), "it runs")
 
     def look() -> None:
@@ -243,7 +243,7 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, cluster: d
 
     def observe() -> None:
         _write(browser, "Session to observe", "testers")
-        browser.one("#do-observe-session").click()
+        browser.click("#do-observe-session")
         browser.wait_until(lambda: "Session testers" in browser.text(".bl-observed"))
 
     asyncio.run(main())
@@ -262,10 +262,10 @@ def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, cluster: dict
     browser.open(page(cluster["url"], "/rules"))
     browser.wait_until(lambda: "would be sent" in browser.text(".bl-outcome"), "the example was tried")
     open_file(rules.replace('") } THEN { refuse', '") } DO { refuse'))
-    browser.one("#do-try").click()
+    browser.click("#do-try")
     browser.wait_until(lambda: "Line 3, column 18" in browser.text(".bl-mistake"), "the place of the mistake")
     assert "✗ 3" in browser.text(".bl-gutter")
-    browser.one(".bl-mistake").click()
+    browser.click(".bl-mistake")
     place = "const field = document.querySelector('.bl-editor textarea'); return [document.activeElement === field, "
     browser.wait_until(lambda: browser.run(place + "field.selectionStart]") == [True, 52], "the cursor is there")
     open_file(rules)
@@ -279,14 +279,14 @@ def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, cluster: dict
 def test_table_is_filtered_and_downloaded(browser: Browser, cluster: dict[str, Any]) -> None:
     browser.open(page(cluster["url"], "/tables"))
     browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
-    browser.one("[data-table=audit_findings]").click()
+    browser.click("[data-table=audit_findings]")
     browser.wait_until(lambda: "Which deliveries break a guarantee" in browser.text(".bl-question"))
     browser.wait_until(lambda: len(browser.all(".bl-rows tbody tr")) == 3)
     taken = browser.run("return document.querySelector('.bl-download').href")
     assert taken.endswith("/data-tables/audit_findings.csv?")
     text = browser.driver.execute_async_script("fetch(arguments[0]).then(a => a.text()).then(arguments[1])", taken)
     assert len(text.strip().splitlines()) == 4
-    browser.one("[data-table=live-traffic]").click()
+    browser.click("[data-table=live-traffic]")
     browser.wait_until(lambda: "How much was sent" in browser.text(".bl-question"))
 
 
@@ -296,7 +296,7 @@ def test_tape_is_played_and_scrubbed(browser: Browser, cluster: dict[str, Any]) 
     end = number(browser, "end")
     _scrub(browser, end * 0.5)
     browser.wait_until(lambda: number(browser, "nodes") == 30, "before the kill")
-    browser.one(".bl-play").click()
+    browser.click(".bl-play")
     browser.wait_until(lambda: browser.fabric("plays") == "false")
     _scrub(browser, end)
     browser.wait_until(lambda: number(browser, "nodes") == 24 and number(browser, "links") == 48, "after it")

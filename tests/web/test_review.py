@@ -60,15 +60,15 @@ async def test_person_at_the_page_and_program_review_a_model_together(
     browser.console_errors()
     browser.open(page(cluster["url"], "/review"))
     browser.one(".bl-review-join input").send_keys("Anna")
-    browser.one("#do-join-review").click()
+    browser.click("#do-join-review")
     await seen(browser, lambda: shown(browser, "ready") == "true", "joined")
     async with conference.join(cluster["channel"], name="Ben", bootstrap=cluster["bootstrap"]) as ben:
-        browser.one("#do-load-all").click()
+        browser.click("#do-load-all")
         await eventually(lambda: "rib-4" in ben.state.parts and "winglet" in ben.state.parts, "the wing is loaded")
         await _person_leads(browser, ben)
         await _program_leads(browser, ben)
         await _ask_and_vote(browser, ben)
-        browser.one("#do-minutes").click()
+        browser.click("#do-minutes")
         await seen(browser, lambda: int(shown(browser, "saved")) > 500, "minutes")
         async with ben.floor():
             await ben.show(WHOLE)
@@ -89,16 +89,16 @@ async def _point(ben: Meeting) -> None:
 
 
 async def _person_leads(browser: Browser, ben: Meeting) -> None:
-    browser.one("#do-floor").click()
+    browser.click("#do-floor")
     await seen(browser, lambda: shown(browser, "leads") == "true", "the floor")
     await eventually(lambda: ben.viewpoint is not None, "a new leader shows its view")
     before = ben.viewpoint
     drag(browser, 120, 30)
     await eventually(lambda: ben.viewpoint != before, "the view was turned")
-    browser.one("#tool-note").click()
+    browser.click("#tool-note")
     ActionChains(browser.driver).move_to_element(browser.one(".bl-review canvas")).click().perform()
     browser.one("#review-draft").send_keys("Is this a crack?")
-    browser.one("#do-note").click()
+    browser.click("#do-note")
     await eventually(lambda: len(ben.state.notes) == 1, "a note")
     (note,) = ben.state.notes.values()
     assert note.text == "Is this a crack?"
@@ -110,7 +110,7 @@ async def _person_leads(browser: Browser, ben: Meeting) -> None:
 
 
 async def _program_leads(browser: Browser, ben: Meeting) -> None:
-    browser.one("#do-release").click()
+    browser.click("#do-release")
     await seen(browser, lambda: shown(browser, "leads") == "false", "the floor is free")
     async with ben.floor():
         await seen(browser, lambda: shown(browser, "leader") == "Ben", "another leader")
@@ -120,7 +120,7 @@ async def _program_leads(browser: Browser, ben: Meeting) -> None:
         await seen(browser, lambda: shown(browser, "follows") == "false", "a person that looks around is detached")
         assert shown(browser, "view") != "-2600,5200,2400"
         assert ben.viewpoint == SIDE
-        browser.one("#do-follow").click()
+        browser.click("#do-follow")
         await seen(browser, lambda: shown(browser, "view") == "-2600,5200,2400", "attached again")
 
 
@@ -130,7 +130,7 @@ async def _ask_and_vote(browser: Browser, ben: Meeting) -> None:
     poll = await ben.open_poll("Release the wing?", ["Yes", "Not yet"])
     browser.run("arguments[0].click()", browser.one(".bl-review-poll button"))
     await eventually(lambda: ben.state.polls[poll].counts == (1, 0), "a vote")
-    browser.one("#do-hand").click()
+    browser.click("#do-hand")
     await eventually(lambda: [each.name for each in ben.participants() if each.has_hand_up] == ["Anna"], "a hand")
     await ben.measure("rib-1", (432.0, 120.0, -150.0), (1584.0, 120.0, 190.0))
     await seen(browser, lambda: "hand up" in browser.text(".bl-review-people"), "a hand on the page")

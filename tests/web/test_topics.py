@@ -36,9 +36,9 @@ def sign_in(browser: Browser, site: dict[str, Any], name: str) -> None:
         each.click()
     if name == "anna":
         write(browser, browser.one("textarea"), site["ticket"])
-        browser.one("#do-sign-in").click()
+        browser.click("#do-sign-in")
     else:
-        browser.one(f"#do-sign-in-{name}").click()
+        browser.click(f"#do-sign-in-{name}")
     browser.wait_until(lambda: f"Signed in as {name}" in browser.page_text(), f"{name} is signed in")
 
 
@@ -67,7 +67,7 @@ def row(browser: Browser, topic: str) -> str:
 def test_reader_signs_in_with_its_ticket_and_reads_a_topic(browser: Browser, site: dict[str, Any]) -> None:
     open_page(browser, site, "/topics")
     write(browser, browser.one("textarea"), "/etc/hostname")
-    browser.one("#do-sign-in").click()
+    browser.click("#do-sign-in")
     browser.wait_until(lambda: "that is not a ticket" in browser.text(".bl-problem"), "a path is not read")
     sign_in(browser, site, "anna")
     browser.wait_until(lambda: "0 here" in row(browser, SCORES), "the audience")
@@ -96,7 +96,7 @@ def test_reader_signs_in_with_its_ticket_and_reads_a_topic(browser: Browser, sit
     open_page(browser, site, "/topics", "sports/nfl/injuries")
     browser.one("#do-subscribe")
     assert "Other readers see your name while you are connected." in browser.page_text()
-    browser.one("#do-subscribe").click()
+    browser.click("#do-subscribe")
     browser.wait_until(lambda: "qualification 'vip'" in browser.text(".bl-problem"), "a desk refuses it")
 
 
@@ -107,30 +107,30 @@ def test_operator_creates_a_topic_and_withdraws_a_subscriber(browser: Browser, s
     open_page(browser, site, "/topics/operator")
     write(browser, field(browser, "Path"), "markets/tea")
     write(browser, field(browser, "Producers"), "nfl")
-    browser.one("#do-create-topic").click()
+    browser.click("#do-create-topic")
     browser.wait_until(lambda: "Created markets/tea" in browser.page_text(), "created")
     browser.one("[data-path='markets/tea']")
     entry = f"[data-path='{SCORES}']"
     browser.wait_until(lambda: "1 subscribed · 0 here now · 0.54 EUR this month" in browser.text(entry), "figures")
     assert "spring-sale" in browser.page_text()
-    browser.one(f"{entry} summary").click()
+    browser.click(f"{entry} summary")
     browser.wait_until(lambda: "anna" in browser.text(f"{entry} table"), "subscribers")
     select = browser.one(f"{entry} .q-select input")
     select.send_keys("anna\n")
-    browser.one(f"{entry} #do-withdraw").click()
+    browser.click(f"{entry} #do-withdraw")
     browser.wait_until(lambda: "Withdrawn: anna" in browser.text(entry), "withdrawn")
     sign_in(browser, site, "anna")
     open_page(browser, site, "/topics", SCORES)
-    browser.one("#do-subscribe").click()
+    browser.click("#do-subscribe")
     browser.wait_until(lambda: "was withdrawn" in browser.text(".bl-problem"), "no desk admits it")
 
 
 def test_producer_publishes_to_a_reader_of_the_topic(browser: Browser, site: dict[str, Any]) -> None:
     sign_in(browser, site, "nfl")
     open_page(browser, site, "/topics", SCORES)
-    browser.one("#do-subscribe").click()
+    browser.click("#do-subscribe")
     browser.one(".bl-item")
     write(browser, browser.one(".bl-publishing textarea"), "Extra time")
-    browser.one("#do-publish").click()
+    browser.click("#do-publish")
     browser.wait_until(lambda: any("Extra time" in each.text for each in browser.all(".bl-item")), "the own item")
     assert browser.console_errors() == []

@@ -181,7 +181,7 @@ def test_congested_child_gets_frames_in_order_when_writable_again(taken: list[bo
     assert taken[2:] == [True] * 3
 
 
-def test_congested_child_is_reported_what_is_not_retained(taken: list[bool]) -> None:
+def test_congested_child_gets_a_report_instead_of_a_frame_that_was_dropped(taken: list[bool]) -> None:
     relay = Relay(replace(SETTINGS, retention_bytes_max=0))
     relay.child.is_congested = True
     relay.send(tree_frame(3))
