@@ -202,5 +202,5 @@ class Elections:
         epoch = self.highest = Epoch(number, replica.me)
         without = replica.log.epoch.sequencer if self.is_suspected else PeerId(0)
         replica.begin_takeover(epoch)
-        self.attempt = TakeoverAttempt(replica, epoch, without)
+        self.attempt = TakeoverAttempt(replica, epoch, without, is_merge=self._wants_merge)
         self.attempt.start()

@@ -29,9 +29,12 @@ PROBES_MAX = 32
 
 
 class TakeoverAttempt:
-    def __init__(self, replica: "Replica", epoch: Epoch, without: PeerId) -> None:
+    def __init__(self, replica: "Replica", epoch: Epoch, without: PeerId, *, is_merge: bool = False) -> None:
         self._replica = replica
         self.epoch = epoch
+        self._is_merge = is_merge
+        """Logs have forked, so all that are there must vote: two members that distrusted each other would go on taking
+        over from each other, each without the other's vote."""
         self._started_at = self._sent_at = replica.runtime.now()
         self._votes: dict[PeerId, Vote] = {replica.me: replica.make_vote(epoch)}
         self._absent: dict[PeerId, None] = {without: None}
@@ -79,7 +82,9 @@ class TakeoverAttempt:
         return [
             each
             for each in participants.others
-            if each not in self._votes and each not in self._absent and not participants.is_distrusted(each)
+            if each not in self._votes
+            and each not in self._absent
+            and (self._is_merge or not participants.is_distrusted(each))
         ]
 
     def _probe(self) -> None:

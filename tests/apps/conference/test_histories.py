@@ -27,6 +27,11 @@ def test_report_of_a_sequencer_whose_roster_lags_behind_its_order_makes_no_secon
     run_seed(166)
 
 
+def test_members_that_distrust_each_other_agree_on_one_order_after_a_partition() -> None:
+    """They went on taking over from each other, each without the other's vote."""
+    run_seed(131)
+
+
 def _lead_until_ordered(_real: Any) -> Callable[..., bool]:
     return lambda self, _now: self.state.floor.holder == self.me
 
