@@ -108,10 +108,9 @@ async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
 async def test_channel_close_of_an_attacker_is_ignored() -> None:
     async with attack_harness(signed=True, settings=ChannelSettings(accept_channel_close=False)) as harness:
         attacker = await harness.hostile_neighbor()
-        attacker.send(CloseChannel(attacker.peer_id, 1, 1), DiameterEstimate(attacker.peer_id, 2, 1, 5))
-        await eventually(
-            lambda: all(channel.status().diameter_estimate >= 5 for channel in harness.channels)
-        )  # every peer has received it
+        behind = attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"behind it",)))
+        attacker.send(CloseChannel(attacker.peer_id, 1, 1), attacker.credential(), behind)
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
         assert all(channel.is_connected for channel in harness.channels)
 
 
