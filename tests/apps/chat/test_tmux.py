@@ -27,7 +27,8 @@ class Terminals:
     def __init__(self, folder: Path) -> None:
         self._name = f"broadloom-{uuid4().hex[:8]}"
         self._env = {**os.environ, "XDG_DATA_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "LANG": "C.UTF-8"}
-        for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP", "NO_COLOR", "TMUX"):
+        # pytest imports readline, which hands the size of the terminal of the tests to the workers of xdist.
+        for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP", "NO_COLOR", "TMUX", "COLUMNS", "LINES"):
             self._env.pop(name, None)
 
     def tmux(self, *args: str) -> str:
