@@ -12,6 +12,7 @@ Words and not Python objects, so that a node may be written in any language: see
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -164,6 +165,7 @@ async def run_node(config: ProcessConfig) -> None:
 
 def run(config: ProcessConfig) -> None:
     adapter = importlib.import_module(f"bench.adapters.{config.adapter}")
+    gc.freeze()  # as Broadloom's own programs do, for all systems alike
     runner: Callable[[Coroutine[Any, Any, None]], object]
     if hasattr(adapter, "run_trio"):
         adapter.run_trio(config)

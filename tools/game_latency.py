@@ -16,7 +16,7 @@ from uuid import uuid4
 import typer
 
 from broadloom.apps import game
-from broadloom.transport.event_loop import new_event_loop
+from broadloom.transport.event_loop import run
 
 WARM_UP_S = 3.0
 
@@ -56,11 +56,12 @@ async def _player(play: game.Play, rate: float, seconds: float, took_ms: list[fl
         await asyncio.sleep(0.05)
     begin = time.monotonic() + WARM_UP_S
 
-    def on_change(change: game.Change) -> None:
-        if isinstance(change, game.Acted) and change.role != play.role and time.monotonic() > begin:
-            took_ms.append((time.monotonic_ns() - change.action.values["at"]) / 1e6)
+    async def read() -> None:
+        async for change in play:
+            if isinstance(change, game.Acted) and change.role != play.role and time.monotonic() > begin:
+                took_ms.append((time.monotonic_ns() - change.action.values["at"]) / 1e6)
 
-    play.on_event(on_change)
+    reading = asyncio.create_task(read())
     tasks: set[asyncio.Task[None]] = set()
     next_at = time.monotonic()
     while time.monotonic() < begin + seconds:
@@ -70,6 +71,7 @@ async def _player(play: game.Play, rate: float, seconds: float, took_ms: list[fl
         next_at += 1 / rate
         await asyncio.sleep(max(0.0, next_at - time.monotonic()))
     await asyncio.gather(*tasks, return_exceptions=True)
+    reading.cancel()
 
 
 async def _work(
@@ -77,21 +79,20 @@ async def _work(
 ) -> list[float]:
     took_ms: list[float] = []
 
-    async def run(number: int) -> None:
+    async def play(number: int) -> None:
         await asyncio.sleep(0.1 * number)
         made = KINDS[kind](players)
-        async with game.join(channel, of=made, name=f"p{number}", role=f"player {number + 1}", tls=False) as play:
-            await _player(play, rate, seconds, took_ms)
+        async with game.join(channel, of=made, name=f"p{number}", role=f"player {number + 1}", tls=False) as joined:
+            await _player(joined, rate, seconds, took_ms)
             await asyncio.sleep(1.0)
 
-    await asyncio.gather(*(run(number) for number in range(first, first + count)))
+    await asyncio.gather(*(play(number) for number in range(first, first + count)))
     return took_ms
 
 
 def _process(*args: Any) -> tuple[list[float], float]:
     """The times, and the CPU time of the process."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_work(*args)), time.process_time()
+    return run(_work(*args)), time.process_time()
 
 
 def main(

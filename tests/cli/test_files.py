@@ -160,8 +160,8 @@ def test_message_carries_priority_and_ttl(tmp_path: Path) -> None:
             assert run("send", channel, *words, "--priority", "7").code == 0
         for _ in range(4):
             assert other.channel.receive(30) is not None
-        log = other.channel._wrapped._node.peer.broadcaster.retention._log
-        assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
+        retention = other.channel._wrapped._node.peer.broadcaster.retention
+        assert [(each.priority, each.ttl_ms) for each in retention.before(retention.end)] == [(2, 20_000), (7, 0)] * 2
 
 
 def test_too_large_file_is_rejected_without_python_names(tmp_path: Path) -> None:

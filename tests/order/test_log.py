@@ -1,11 +1,14 @@
 """The log: where two logs fork, numbers without gaps, the hash chain, limits."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broadloom.order.log import NO_CHAIN, EpochStart, InvalidLogError, LogEntry, OrderLog, fork_index, next_chain
 from broadloom.order.model import NO_EPOCH, Epoch
+from broadloom.wire import PeerId
 
 A, B = 1, 2
 
@@ -107,3 +110,12 @@ def test_entry_has_the_epoch_that_assigned_it() -> None:
     assert log.epoch_at(1) == NO_EPOCH
     log.set_lineage(lineage((1, A, 1), (2, B, 4), (3, A, 4), (4, B, 9)))
     assert [log.epoch_at(index).number for index in (1, 3, 4, 8, 9, 10)] == [1, 1, 3, 3, 4, 4]
+
+
+def test_garbage_collector_leaves_entries_alone() -> None:
+    log = OrderLog(1000, 1 << 20)
+    for number in range(1, 101):
+        log.append(LogEntry(PeerId(7), number, 0, b"key", b"data"))
+    gc.collect()
+    assert not any(gc.is_tracked(each) for each in log._entries)
+    assert log.entry(1) == (7, 1, 0, b"key", b"data")

@@ -160,7 +160,7 @@ def _reporting_errors(command: str, act: Callable[[], int], failure: int | None 
 
 
 def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
-    from broadloom.transport.event_loop import new_event_loop
+    from broadloom.transport.event_loop import run
     from broadloom.transport.file_descriptors import files_max
 
     if (most := files_max()) is not None and most < FILES_MIN:
@@ -180,8 +180,7 @@ def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int
                 raise
             return stop.exit_code
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main())
+    return run(main())
 
 
 class _WarningHandler(logging.Handler):

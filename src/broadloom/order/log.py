@@ -30,6 +30,10 @@ class LogEntry(NamedTuple):
     data: bytes
 
 
+_Kept = tuple[int, int, int, bytes, bytes]
+"""The fields of a `LogEntry` as plain numbers and bytes, which Python's garbage collector leaves alone."""
+
+
 class EpochStart(NamedTuple):
     epoch: Epoch
     first_index: int
@@ -65,7 +69,7 @@ class OrderLog:
         self._bytes_max = bytes_max
         self.base = 0
         """The entry before the first one that is kept."""
-        self._entries: list[LogEntry] = []
+        self._entries: list[_Kept] = []
         self._chains: list[bytes] = [NO_CHAIN]
         """The chain at `base`, then after each entry."""
         self.lineage: tuple[EpochStart, ...] = ()
@@ -91,7 +95,7 @@ class OrderLog:
         return self._chains[index - self.base] if self.base <= index <= self.end else None
 
     def entry(self, index: int) -> LogEntry:
-        return self._entries[index - self.base - 1]
+        return LogEntry(*self._entries[index - self.base - 1])
 
     def epoch_at(self, index: int) -> Epoch:
         """The epoch that assigned this index; an older one than remembered is shown as the oldest."""
@@ -104,7 +108,8 @@ class OrderLog:
         """Entries from here on, at least one if there is one."""
         found: list[LogEntry] = []
         size = 0
-        for entry in self._entries[first_index - self.base - 1 : first_index - self.base - 1 + entries_max]:
+        for kept in self._entries[first_index - self.base - 1 : first_index - self.base - 1 + entries_max]:
+            entry = LogEntry(*kept)
             if found and size + len(entry.data) > bytes_max:
                 break
             size += len(entry.data) + ENTRY_OVERHEAD_BYTES
@@ -113,8 +118,8 @@ class OrderLog:
 
     def last_numbers_at(self, index: int) -> dict[PeerId, int]:
         numbers = dict(self.last_numbers)
-        for entry in reversed(self._entries[index - self.base :]):
-            numbers[entry.author] = entry.number - 1
+        for author, number, *_ in reversed(self._entries[index - self.base :]):
+            numbers[author] = number - 1
         return {author: number for author, number in numbers.items() if number}
 
     # -- changes
@@ -136,7 +141,7 @@ class OrderLog:
 
     def append(self, entry: LogEntry) -> None:
         """The entry was checked."""
-        self._entries.append(entry)
+        self._entries.append((int(entry.author), *entry[1:]))
         self._chains.append(next_chain(self._chains[-1], entry))
         self.last_numbers.pop(entry.author, None)
         self.last_numbers[entry.author] = entry.number
@@ -148,7 +153,7 @@ class OrderLog:
 
     def truncate(self, end: int) -> list[LogEntry]:
         """Remove and return what follows `end`."""
-        removed = self._entries[end - self.base :]
+        removed = [LogEntry(*kept) for kept in self._entries[end - self.base :]]
         self.last_numbers = self.last_numbers_at(end) if removed else self.last_numbers
         for entry in removed:
             if entry.key and not entry.original:
@@ -163,7 +168,8 @@ class OrderLog:
 
     def restart(self, base: int, chain: bytes, last_numbers: dict[PeerId, int]) -> list[LogEntry]:
         """Continue behind entries that are not known here. Returns those that were."""
-        removed, self._entries = self._entries, []
+        removed = [LogEntry(*kept) for kept in self._entries]
+        self._entries = []
         self.base, self._chains = base, [chain]
         self.last_numbers, self.keys, self.size_bytes = dict(last_numbers), {}, 0
         self.lineage = ()
@@ -175,13 +181,13 @@ class OrderLog:
         if not is_full and self.size_bytes <= self._bytes_max + self._bytes_max // TRIM_FRACTION:
             return False
         count = 0
-        for entry in self._entries[: max(0, up_to - self.base)]:
+        for _, _, _, key, data in self._entries[: max(0, up_to - self.base)]:
             if len(self._entries) - count <= self._entries_max and self.size_bytes <= self._bytes_max:
                 break
             count += 1
-            self.size_bytes -= len(entry.data) + ENTRY_OVERHEAD_BYTES
-            if entry.key and self.keys.get(entry.key, 0) <= self.base + count:
-                self.keys.pop(entry.key, None)
+            self.size_bytes -= len(data) + ENTRY_OVERHEAD_BYTES
+            if key and self.keys.get(key, 0) <= self.base + count:
+                self.keys.pop(key, None)
         del self._entries[:count]
         del self._chains[:count]
         self.base += count

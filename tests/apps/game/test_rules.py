@@ -1,5 +1,6 @@
 """The rules of the games, the table, and the timeline: without IO."""
 
+import contextlib
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from broadloom.apps import game
 from broadloom.apps.game import Action, Chance, IllegalActionError, Phase
 from broadloom.apps.game.changes import changes_between
-from broadloom.apps.game.entry import Entry, Kind, decode_entry
+from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.games.gems import POINTS, Gems
 from broadloom.apps.game.table import Table
-from broadloom.apps.game.timeline import Timeline
+from broadloom.apps.game.timeline import TABLES_KEPT, Timeline
 from tests.apps.game.sim_runtime import FreeRelay
 
 ANN, BOB = 11, 22
@@ -153,6 +154,43 @@ def test_order_of_arrival_does_not_change_the_state(seed: int) -> None:
         copy.restore(timeline.snapshot())
         hashes.add(copy.tip.hash())
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_older_tables_and_counts_are_as_if_all_were_kept(seed: int) -> None:
+    random = Random(seed)
+    roles = FreeRelay().seats()
+    history = entries(
+        *((author, Kind.SIT, role, role) for author, role in enumerate(roles, 1)),
+        *((author, Kind.ACT, roles[author - 1], "run") for author in (random.choice([1, 2, 3]) for _ in range(500))),
+    )
+    waiting = {author: [each for each in history if each.author == author] for author in (1, 2, 3)}
+    timeline, whole = Timeline(FreeRelay(), ""), Timeline(FreeRelay(), "")
+    timeline.kept_count = 100 if seed % 2 else 1000
+    while any(waiting.values()):
+        queue = random.choice([each for each in waiting.values() if each])
+        for entry in queue[: random.choice([1, 1, 1, 30])]:
+            timeline.insert_or_skip(queue.pop(0))
+            timeline.tip.hash()
+            whole.insert(entry)
+        if random.random() < 0.1 and seed % 2 == 0:
+            revoked = timeline.entries[-1]
+            timeline.remove(revoked)
+            timeline.insert(revoked)
+    if seed % 2 == 0:  # what is forgotten depends on the order of arrival
+        assert timeline.tip == whole.tip
+    kept = timeline.entries
+    table = timeline._base
+    for end, entry in enumerate(kept, 1):
+        with contextlib.suppress(IllegalActionError):
+            table = table.apply(timeline.game, entry, "")
+        assert timeline.table_at(Key(*entry.key)) == table
+        last_numbers = timeline.base_counts | {each.author: each.number for each in kept[:end]}
+        assert timeline.counts(Key(*entry.key)) == {author: number for author, number in last_numbers.items() if number}
+    for _ in range(20):
+        counts = {author: random.randrange(len(history)) for author in (1, 2, 3)}
+        assert timeline.beyond(counts) == [each for each in kept if each.number > counts[each.author]]
+    assert sum(each is not None for each in timeline._tables) <= 2 * TABLES_KEPT + len(kept) / TABLES_KEPT + 1
 
 
 JSON = st.recursive(

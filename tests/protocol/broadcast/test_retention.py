@@ -1,11 +1,13 @@
 """Retention: bounded by age and bytes, in order of arrival, with correct ages."""
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broadloom.protocol.broadcast.retention import RetainedFrame, RetentionBuffer
-from broadloom.wire import Broadcast
-from broadloom.wire.broadcast_frame import decode_broadcast, encode_broadcast
+from broadloom.wire import Broadcast, PeerId
+from broadloom.wire.broadcast_frame import Priority, decode_broadcast, encode_broadcast
 
 SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, (b"",))))
 RETENTION_S = 10.0
@@ -106,3 +108,14 @@ def test_size_limit_and_indexes_hold_for_any_arrivals(arrivals: list[tuple[float
         for each in range(1, sequence + 1):
             assert (retention.get(1, each) is not None) == (each > sequence - len(held))
         assert all(each.received_at > now - RETENTION_S for each in held[:-1])
+
+
+def test_garbage_collector_leaves_retained_frames_alone() -> None:
+    retention = RetentionBuffer(RETENTION_S, 1 << 20)
+    for sequence in range(1, 101):
+        retention.add(retained(sequence)._replace(author=PeerId(1), received_from=PeerId(2), priority=Priority.HIGH))
+        retention.add_single(2, sequence, retained(sequence, author=2).frame, 1, 0, 0.0, PeerId(1))
+    assert retention.end == 200
+    gc.collect()
+    assert not any(gc.is_tracked(each) for each in retention._log)
+    assert retention.get(1, 1) == retained(1)._replace(received_from=2, priority=Priority.HIGH)

@@ -47,11 +47,14 @@ class Entry:
     name: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     time: int = 0
-    key: Key = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "author", int(self.author))  # a `PeerId` is written in another way
-        object.__setattr__(self, "key", Key(self.time, self.author, self.number))
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The fields of its `Key`."""
+        return self.time, self.author, self.number
 
     def fields(self) -> list[Any]:
         return [self.time, self.number, self.kind, self.role, self.name, self.values]

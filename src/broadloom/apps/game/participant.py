@@ -269,7 +269,7 @@ class Participant:
             # What was here two digests ago must be there, too.
             limit = max(key, self._tips[0] if len(self._tips) == TIPS_KEPT else key)
             self._tips.append(self.timeline.tip_key)
-            extra = [each for each in self.timeline.entries if each.number > counts.get(each.author, 0)]
+            extra = self.timeline.beyond(counts)
             if any(each.key <= limit for each in extra):
                 window = [[each.author, *each.fields()] for each in extra]
                 self.runtime.tell_member(lead, to_json({"window": window}))

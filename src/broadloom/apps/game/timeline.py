@@ -2,12 +2,12 @@
 
 Entries are sorted by key. One that arrives late is inserted at its place, and those behind it are applied again: the
 rollback of networked games, known as Time Warp (Jefferson, Virtual Time, 1985). Tables are immutable, so going back
-costs nothing. Tables are computed when they are asked for: several late entries cost as much as one. What falls out at
-the old end cannot change any more.
+costs nothing. Tables are computed when they are asked for: several late entries cost as much as one. Of the older ones
+only some are kept, and the rest are computed again. What falls out at the old end cannot change any more.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broadloom.apps.game.entry import TIME_MAX, Entry, Key, entry_of
@@ -17,6 +17,8 @@ from broadloom.apps.game.table import Table
 
 ENTRIES_KEPT = 4096
 """At least this many entries can be taken back; twice as many are kept at most."""
+TABLES_KEPT = 64
+"""The last tables, and before them every table that many entries apart."""
 
 
 class Timeline:
@@ -29,14 +31,19 @@ class Timeline:
         self.base_counts: dict[int, int] = {}
         """Of each author, the number of its last entry up to the base."""
         self.entries: list[Entry] = []
-        self._keys: list[Key] = []
+        self._keys: list[tuple[int, int, int]] = []
+        """Plain tuples, which Python's garbage collector leaves alone."""
         self._tables: list[Table | None] = []
-        """After each entry; None from the first one on that was not applied yet."""
+        """After each entry; None if it was not applied yet, or its table is not kept."""
+        self._first_dense = 0
+        """From here on all tables are kept."""
         self._problems: list[str | None] = []
         """Why an entry has no effect; empty if it has one."""
         self._first_stale = 0
         """Entries from here on have to be applied, again or for the first time."""
         self._refused: list[Entry] = []
+        self._last_numbers: dict[int, int] | None = None
+        """Of each author, the number of its last entry; None if it has to be computed."""
 
     @property
     def tip(self) -> Table:
@@ -45,12 +52,17 @@ class Timeline:
 
     @property
     def tip_key(self) -> Key:
-        return self._keys[-1] if self._keys else self.base_key
+        return Key(*self._keys[-1]) if self._keys else self.base_key
 
     def _table(self, end: int) -> Table:
         """The table after this many entries, which have been applied."""
-        table = self._tables[end - 1] if end else self._base
-        assert table is not None
+        at, table = end, None
+        while at and (table := self._tables[at - 1]) is None:
+            at -= 1
+        table = table or self._base
+        for place in range(at, end):
+            if not self._problems[place]:
+                table = table.apply(self.game, self.entries[place], self.seed)
         return table
 
     def problem(self, entry: Entry) -> str | None:
@@ -67,11 +79,30 @@ class Timeline:
 
     def counts(self, key: Key | None = None) -> dict[int, int]:
         """Of each author, the number of its last entry up to this key."""
-        found = dict(self.base_counts)
-        end = len(self.entries) if key is None else bisect_right(self._keys, key)
-        for entry in self.entries[:end]:
-            found[entry.author] = max(found.get(entry.author, 0), entry.number)
-        return found
+        if self._last_numbers is None:
+            self._last_numbers = dict(self.base_counts)
+            for entry in self.entries:
+                self._count(entry)
+        found = dict(self._last_numbers)
+        if key is not None:
+            for entry in reversed(self.entries[bisect_right(self._keys, key) :]):
+                found[entry.author] = entry.number - 1
+        return {author: number for author, number in found.items() if number}
+
+    def _count(self, entry: Entry) -> None:
+        if self._last_numbers is not None:
+            self._last_numbers[entry.author] = max(self._last_numbers.get(entry.author, 0), entry.number)
+
+    def beyond(self, counts: Mapping[int, int]) -> list[Entry]:
+        """Entries that are missing at a member with these counts."""
+        missing_count = sum(max(0, number - counts.get(author, 0)) for author, number in self.counts().items())
+        found: list[Entry] = []
+        for entry in reversed(self.entries):
+            if len(found) == missing_count:
+                break
+            if entry.number > counts.get(entry.author, 0):
+                found.append(entry)
+        return found[::-1]
 
     def times(self) -> dict[int, int]:
         """Of each author, the time of its last entry here."""
@@ -93,7 +124,8 @@ class Timeline:
         self._keys.insert(at, entry.key)
         self._tables.insert(at, None)
         self._problems.insert(at, None)
-        self._first_stale = min(self._first_stale, at)
+        self._first_stale, self._first_dense = min(self._first_stale, at), min(self._first_dense, at)
+        self._count(entry)
         if len(self.entries) > 2 * self.kept_count:
             self._forget(len(self.entries) - self.kept_count)
         return True
@@ -112,18 +144,23 @@ class Timeline:
                     self._refused.append(entry)
             self._tables[at], self._problems[at] = table, problem
         self._first_stale = len(self.entries)
+        for at in range(self._first_dense, self._first_stale - TABLES_KEPT):
+            if at % TABLES_KEPT:
+                self._tables[at] = None
+        self._first_dense = max(self._first_dense, self._first_stale - TABLES_KEPT)
 
     def _forget(self, count: int) -> None:
         self._replay()
-        self.base_counts = self.counts(self._keys[count - 1])
-        self._base, self.base_key = self._table(count), self._keys[count - 1]
+        key = Key(*self._keys[count - 1])
+        self._base, self.base_key, self.base_counts = self._table(count), key, self.counts(key)
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[:count]
-        self._first_stale = len(self.entries)
+        self._first_stale, self._first_dense = len(self.entries), max(0, self._first_dense - count)
 
     def remove(self, entry: Entry) -> None:
         at = bisect_left(self._keys, entry.key)
-        self._first_stale = min(self._first_stale, at)
+        self._first_stale, self._first_dense = min(self._first_stale, at), min(self._first_dense, at)
+        self._last_numbers = None
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[at]
 
@@ -132,7 +169,8 @@ class Timeline:
         end = bisect_left(self._keys, Key(time + 1))
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[end:]
-        self._first_stale = min(self._first_stale, end)
+        self._first_stale, self._first_dense = min(self._first_stale, end), min(self._first_dense, end)
+        self._last_numbers = None
         return time >= self.base_key.time
 
     # -- as JSON
@@ -163,11 +201,12 @@ class Timeline:
         self._base, self.base_key, self.base_counts = base, key, counts
         self.entries = sorted(entries, key=lambda each: each.key)
         self._keys = [each.key for each in self.entries]
+        self._last_numbers = None
         if is_final:
             self.base_counts, self.base_key, self._base = self.counts(), self.tip_key, tip
             self.entries, self._keys = [], []
         self._tables, self._problems = [None] * len(self.entries), [None] * len(self.entries)
-        self._first_stale = 0
+        self._first_stale = self._first_dense = 0
 
     def insert_missing(self, entries: Iterable[Entry]) -> bool:
         """Insert those that continue what is here: of each author, the next ones, each later than the one before.
@@ -186,4 +225,5 @@ class Timeline:
         """The next entry of its author. If it is too old to be inserted, it is lost, and the following ones count."""
         if entry.key <= self.base_key:
             self.base_counts[entry.author] = entry.number
+            self._count(entry)
         return self.insert(entry)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import TREE, Dissemination, Priority, forwarded
+from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
 
+_TREE, _NORMAL = int(Dissemination.TREE), int(Priority.NORMAL)
 _UNINDEXED_MAX = 64
 """Frames of the fast path that wait for their place in the log. Indexing many at a time is cheaper, and most are never
 asked for before the next tick."""
@@ -57,6 +58,11 @@ class RetainedFrame(NamedTuple):
         return bool(self.ttl_ms) and self.age_ms + (now - self.received_at) * 1000 > self.ttl_ms
 
 
+_Kept = tuple[int, int, int, bytes, int, int, float, int, int, int, int]
+"""The fields of a `RetainedFrame` as plain numbers and bytes. Python's garbage collector leaves such tuples alone; of
+named ones it would visit every one, with pauses that grow with retention."""
+
+
 class _AuthorFrames:
     """The frames of one author by sequence number. They are added and removed nearly in order."""
 
@@ -65,26 +71,27 @@ class _AuthorFrames:
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._spent = 0
-        self._frames: dict[int, RetainedFrame] = {}
+        self._frames: dict[int, _Kept] = {}
 
     def __len__(self) -> int:
         return len(self._frames)
 
-    def add(self, retained: RetainedFrame) -> None:
-        first = retained.first
+    def add(self, kept: _Kept) -> None:
+        first = kept[1]
         if first in self._frames:
             return
-        self._frames[first] = retained
+        self._frames[first] = kept
         if not self._firsts or first > self._firsts[-1]:
             self._firsts.append(first)
         else:
             insort(self._firsts, first, self._spent)
 
-    def remove(self, retained: RetainedFrame) -> None:
-        if self._frames.get(retained.first) is not retained:
+    def remove(self, kept: _Kept) -> None:
+        first = kept[1]
+        if self._frames.get(first) is not kept:
             return
-        del self._frames[retained.first]
-        index = bisect_left(self._firsts, retained.first, self._spent)
+        del self._frames[first]
+        index = bisect_left(self._firsts, first, self._spent)
         if index == self._spent:
             self._spent += 1
             if self._spent > _SPENT_MAX and 2 * self._spent > len(self._firsts):
@@ -94,13 +101,14 @@ class _AuthorFrames:
             del self._firsts[index]
 
     def starting_at(self, first: int) -> RetainedFrame | None:
-        return self._frames.get(first)
+        kept = self._frames.get(first)
+        return RetainedFrame(*kept) if kept is not None else None
 
     def in_range(self, first: int, last: int) -> Iterator[RetainedFrame]:
         """Frames that overlap the range, in order."""
         start = max(bisect_right(self._firsts, first, self._spent) - 1, self._spent)
         for index in range(start, len(self._firsts)):
-            retained = self._frames[self._firsts[index]]
+            retained = RetainedFrame(*self._frames[self._firsts[index]])
             if retained.first > last:
                 return
             if retained.last >= first:
@@ -113,7 +121,7 @@ class RetentionBuffer:
     def __init__(self, retention_s: float, bytes_max: int) -> None:
         self._retention_ms = int(retention_s * 1000)
         self._bytes_max = bytes_max
-        self._log: deque[RetainedFrame] = deque()
+        self._log: deque[_Kept] = deque()
         self._by_author: dict[PeerId, _AuthorFrames] = {}
         self._start = 0
         self._retained_bytes = 0
@@ -149,19 +157,23 @@ class RetentionBuffer:
         """Everything that reads the log calls this first."""
         if self._unindexed:
             unindexed, self._unindexed = self._unindexed, []
-            for author, sequence, frame, hops, age_ms, received_at, received_from in unindexed:
-                self.add(
-                    RetainedFrame(author, sequence, sequence, frame, hops, age_ms, received_at, received_from, TREE)
-                )
+            for author, sequence, frame, hops, age_ms, at, received_from in unindexed:
+                self._keep((author, sequence, sequence, frame, hops, age_ms, at, int(received_from), _TREE, _NORMAL, 0))
 
     def add(self, retained: RetainedFrame) -> None:
         self._index()
-        self._log.append(retained)
-        frames = self._by_author.get(retained.author)
+        author, first, last, frame, hops, age_ms, at, received_from, dissemination, priority, ttl_ms = retained
+        head = int(author), first, last, frame, hops, age_ms, at
+        self._keep((*head, int(received_from), int(dissemination), int(priority), ttl_ms))
+
+    def _keep(self, kept: _Kept) -> None:
+        self._log.append(kept)
+        author = kept[0]
+        frames = self._by_author.get(author)
         if frames is None:
-            frames = self._by_author[retained.author] = _AuthorFrames()
-        frames.add(retained)
-        self._retained_bytes += len(retained.frame)
+            frames = self._by_author[author] = _AuthorFrames()
+        frames.add(kept)
+        self._retained_bytes += len(kept[3])
         while self._retained_bytes > self._bytes_max:
             self._drop_oldest()
 
@@ -183,26 +195,27 @@ class RetentionBuffer:
     def before(self, position: int) -> Iterator[RetainedFrame]:
         """Frames before a log position, in order of arrival."""
         self._index()
-        for offset, retained in enumerate(self._log):
+        for offset, kept in enumerate(self._log):
             if self._start + offset >= position:
                 return
-            yield retained
+            yield RetainedFrame(*kept)
 
     def expire(self, now: float) -> None:
         """Drop frames past `retention_s`. A frame that arrived late may stay longer, behind a younger one; every copy
         carries its age, so no peer takes it for new."""
         self._index()
         while self._log:
-            oldest = self._log[0]
-            if oldest.age_ms + (now - oldest.received_at) * 1000 < self._retention_ms:
+            age_ms, received_at = self._log[0][5:7]
+            if age_ms + (now - received_at) * 1000 < self._retention_ms:
                 return
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         oldest = self._log.popleft()
         self._start += 1
-        self._retained_bytes -= len(oldest.frame)
-        frames = self._by_author[oldest.author]
+        author = oldest[0]
+        self._retained_bytes -= len(oldest[3])
+        frames = self._by_author[author]
         frames.remove(oldest)
         if not frames:
-            del self._by_author[oldest.author]
+            del self._by_author[author]
