@@ -191,6 +191,7 @@ FULL = Plan(
         "cyclonedds",
         "jgroups",
         "broadloom:tls",
+        "broadloom:signed",
         "nats:tls",
         "iroh",
         "libp2p",

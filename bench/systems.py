@@ -89,6 +89,7 @@ _ALL = (
     System("broadloom", "peers, fabric", "plain TCP", modules=("broadloom",)),
     System("broadloom:fresh", "peers, fabric", "mailbox: read from its writer, not locally", modules=("broadloom",)),
     System("broadloom:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("broadloom",)),
+    System("broadloom:signed", "peers, fabric", "TLS, and signed messages", encrypted=True, modules=("broadloom",)),
     System(
         "nats",
         "broker",

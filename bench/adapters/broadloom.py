@@ -1,6 +1,7 @@
 """Broadloom itself, by its public interface and in its own event loop.
 
-Option `tls`: with the key made from the name. Option `fresh`: a value is read from its writer, not from the own copy.
+Option `tls`: with the key made from the name; `signed`: and with signatures. Option `fresh`: a value is read from its
+writer, not from the own copy.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ class Node(BaseNode):
         self._channel = await connect(
             f"bench/{self.config.seed}",
             bootstrap=[bootstrap],
-            tls="tls" in self.config.options,
+            tls=not {"tls", "signed"}.isdisjoint(self.config.options),
+            signed="signed" in self.config.options,
             advertise_host=HOST,
             port=self.config.port,
             inbox_messages_max=INBOX_MESSAGES_MAX,
