@@ -198,7 +198,11 @@ def choose_sweeps(sweeps: Sequence[Sweep], only: str, seeds: str, first: int) ->
         return [SweepProgress(each, first, each.target) for each in chosen]
     if not only:
         raise ValueError("--seeds needs --only")
+    if first != 1:
+        raise ValueError("--seeds says which seeds run: leave out --first")
     given = parse_seeds(seeds)
+    if given[0] < 1:
+        raise ValueError("seeds begin with 1")
     return [SweepProgress(each, given[0], len(given)) for each in chosen]
 
 
@@ -213,7 +217,8 @@ def main(
     seeds: Annotated[str, typer.Option(help="With --only: this seed or range, such as 17 or 1..200.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one object per sweep.")] = False,
 ) -> None:
-    """Sweep over many seeds, print what failed with the command that replays it. Exit status: 1 if a seed failed."""
+    """Sweep over many seeds, print what failed with the command that replays it. Exit status: 1 if a seed failed, or
+    none has run."""
     try:
         chosen = choose_sweeps(SWEEPS, only, seeds, first)
     except ValueError as error:
@@ -235,7 +240,8 @@ def run(sweeps: Iterable[SweepProgress], minutes: float | None, pool: SeedPool, 
             print(json.dumps(each.as_dict()))
     else:
         soak.print_results(Console(width=160))
-    return 1 if soak.has_failed else status
+    has_run = any(each.finished for each in soak.sweeps.values())
+    return 1 if soak.has_failed or not (has_run or status) else status
 
 
 if __name__ == "__main__":

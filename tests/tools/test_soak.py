@@ -93,6 +93,10 @@ def test_seed_that_takes_longer_than_its_share_is_left_out_and_reported(capsys: 
     assert "1 sweeps have not run" in shown
 
 
+def test_soak_without_time_for_any_seed_fails() -> None:
+    assert run(FakePool({"long": 100.0}), sweep("long", seed_s=100.0), minutes=1) == 1
+
+
 def test_no_seed_starts_after_the_time_even_if_seeds_take_longer_than_expected() -> None:
     pool = FakePool({"one": 100.0, "two": 1.0})
     run(pool, sweep("one"), sweep("two", seed_s=2), minutes=1)
@@ -149,6 +153,10 @@ def test_seeds_are_chosen() -> None:
         soak.choose_sweeps(sweeps, "kil", "", 1)
     with pytest.raises(ValueError, match="--seeds needs --only"):
         soak.choose_sweeps(sweeps, "", "1..5", 1)
+    with pytest.raises(ValueError, match="leave out --first"):
+        soak.choose_sweeps(sweeps, "kill", "1..5", 7)
+    with pytest.raises(ValueError, match="seeds begin with 1"):
+        soak.choose_sweeps(sweeps, "kill", "0", 1)
 
 
 # -- processes
