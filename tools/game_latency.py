@@ -71,6 +71,8 @@ async def _player(play: game.Play, rate: float, seconds: float, took_ms: list[fl
         next_at += 1 / rate
         await asyncio.sleep(max(0.0, next_at - time.monotonic()))
     await asyncio.gather(*tasks, return_exceptions=True)
+    if reading.done():
+        reading.result()
     reading.cancel()
 
 

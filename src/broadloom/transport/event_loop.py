@@ -20,5 +20,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """As `asyncio.run`, with `new_event_loop`. For programs: what is loaded by now stays, so the garbage collector need
     not visit it again; its pauses would delay messages."""
     gc.freeze()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(main)
+    finally:
+        gc.unfreeze()

@@ -193,6 +193,24 @@ def test_older_tables_and_counts_are_as_if_all_were_kept(seed: int) -> None:
     assert sum(each is not None for each in timeline._tables) <= 2 * TABLES_KEPT + len(kept) / TABLES_KEPT + 1
 
 
+def test_timeline_of_a_game_that_is_not_pure_can_still_be_compared() -> None:
+    roles = FreeRelay().seats()
+    sat = entries(*((author, Kind.SIT, role, role) for author, role in enumerate(roles, 1)))
+    timeline = Timeline(FreeRelay(), "")
+    for entry in sat:
+        timeline.insert(entry)
+    last = roles.index(timeline.tip.state["last"])
+    for number in range(3 * TABLES_KEPT):
+        if number == TABLES_KEPT // 2:  # the last one can act again, but not in a table that is computed again
+            other = roles[(last + 1) % len(roles)]
+            timeline._tables[-1] = replace(timeline.tip, state={**timeline.tip.state, "last": other})
+        else:
+            last = (last + 1) % len(roles)
+        timeline.insert(Entry(last + 1, 2 + number, Kind.ACT, roles[last], "run", time=len(sat) + 1 + number))
+        assert timeline.problem(timeline.entries[-1]) == ""
+    assert all(timeline.table_at(Key(*entry.key)) is not None for entry in timeline.entries)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -114,8 +114,15 @@ def test_garbage_collector_leaves_retained_frames_alone() -> None:
     retention = RetentionBuffer(RETENTION_S, 1 << 20)
     for sequence in range(1, 101):
         retention.add(retained(sequence)._replace(author=PeerId(1), received_from=PeerId(2), priority=Priority.HIGH))
-        retention.add_single(2, sequence, retained(sequence, author=2).frame, 1, 0, 0.0, PeerId(1))
+        retention.add_single(PeerId(2), sequence, retained(sequence, author=2).frame, 1, 0, 0.0, PeerId(1))
     assert retention.end == 200
     gc.collect()
     assert not any(gc.is_tracked(each) for each in retention._log)
     assert retention.get(1, 1) == retained(1)._replace(received_from=2, priority=Priority.HIGH)
+
+
+def test_two_frames_with_the_same_messages_are_dropped_one_after_the_other() -> None:
+    retention = RetentionBuffer(RETENTION_S, 2 * SIZE_BYTES)
+    for sequence in (1, 1, 2, 3):
+        retention.add(retained(sequence))
+    assert sequences(retention) == [2, 3]

@@ -53,7 +53,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """The fields of its `Key`."""
+        """The fields of its `Key`, as a plain tuple: Python's garbage collector leaves those alone."""
         return self.time, self.author, self.number
 
     def fields(self) -> list[Any]:

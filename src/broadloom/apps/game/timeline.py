@@ -8,6 +8,7 @@ only some are kept, and the rest are computed again. What falls out at the old e
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from broadloom.apps.game.entry import TIME_MAX, Entry, Key, entry_of
@@ -18,7 +19,7 @@ from broadloom.apps.game.table import Table
 ENTRIES_KEPT = 4096
 """At least this many entries can be taken back; twice as many are kept at most."""
 TABLES_KEPT = 64
-"""The last tables, and before them every table that many entries apart."""
+"""This many tables at the end are kept, and of the older ones every 64th."""
 
 
 class Timeline:
@@ -36,7 +37,7 @@ class Timeline:
         self._tables: list[Table | None] = []
         """After each entry; None if it was not applied yet, or its table is not kept."""
         self._first_dense = 0
-        """From here on all tables are kept."""
+        """From here to `_first_stale` all tables are kept."""
         self._problems: list[str | None] = []
         """Why an entry has no effect; empty if it has one."""
         self._first_stale = 0
@@ -48,7 +49,10 @@ class Timeline:
     @property
     def tip(self) -> Table:
         self._replay()
-        return self._table(len(self.entries))
+        table = self._table(len(self.entries))
+        if self._tables:
+            self._tables[-1] = table  # it is asked for often, also behind a rewind, where it was not kept
+        return table
 
     @property
     def tip_key(self) -> Key:
@@ -62,7 +66,8 @@ class Timeline:
         table = table or self._base
         for place in range(at, end):
             if not self._problems[place]:
-                table = table.apply(self.game, self.entries[place], self.seed)
+                with suppress(IllegalActionError):  # a game that is not pure: members find that their states differ
+                    table = table.apply(self.game, self.entries[place], self.seed)
         return table
 
     def problem(self, entry: Entry) -> str | None:
@@ -78,7 +83,8 @@ class Timeline:
         return refused
 
     def counts(self, key: Key | None = None) -> dict[int, int]:
-        """Of each author, the number of its last entry up to this key."""
+        """Of each author, the number of its last entry up to this key. The numbers of an author are consecutive, in the
+        order of its keys."""
         if self._last_numbers is None:
             self._last_numbers = dict(self.base_counts)
             for entry in self.entries:
@@ -87,14 +93,14 @@ class Timeline:
         if key is not None:
             for entry in reversed(self.entries[bisect_right(self._keys, key) :]):
                 found[entry.author] = entry.number - 1
-        return {author: number for author, number in found.items() if number}
+        return {author: number for author, number in found.items() if number > 0}
 
     def _count(self, entry: Entry) -> None:
         if self._last_numbers is not None:
             self._last_numbers[entry.author] = max(self._last_numbers.get(entry.author, 0), entry.number)
 
     def beyond(self, counts: Mapping[int, int]) -> list[Entry]:
-        """Entries that are missing at a member with these counts."""
+        """Entries that are missing at a member with these counts: near the end, if any."""
         missing_count = sum(max(0, number - counts.get(author, 0)) for author, number in self.counts().items())
         found: list[Entry] = []
         for entry in reversed(self.entries):

@@ -59,8 +59,8 @@ class RetainedFrame(NamedTuple):
 
 
 _Kept = tuple[int, int, int, bytes, int, int, float, int, int, int, int]
-"""The fields of a `RetainedFrame` as plain numbers and bytes. Python's garbage collector leaves such tuples alone; of
-named ones it would visit every one, with pauses that grow with retention."""
+"""The fields of a `RetainedFrame` as plain numbers and bytes. Python's garbage collector leaves such tuples alone; it
+would visit every named one, with pauses that grow with retention."""
 
 
 class _AuthorFrames:
@@ -158,13 +158,14 @@ class RetentionBuffer:
         if self._unindexed:
             unindexed, self._unindexed = self._unindexed, []
             for author, sequence, frame, hops, age_ms, at, received_from in unindexed:
-                self._keep((author, sequence, sequence, frame, hops, age_ms, at, int(received_from), _TREE, _NORMAL, 0))
+                rest = int(received_from), _TREE, _NORMAL, 0
+                self._keep((int(author), sequence, sequence, frame, hops, age_ms, at, *rest))
 
     def add(self, retained: RetainedFrame) -> None:
         self._index()
-        author, first, last, frame, hops, age_ms, at, received_from, dissemination, priority, ttl_ms = retained
-        head = int(author), first, last, frame, hops, age_ms, at
-        self._keep((*head, int(received_from), int(dissemination), int(priority), ttl_ms))
+        received_from, dissemination, priority, ttl_ms = retained[7:]
+        rest = int(received_from), int(dissemination), int(priority), ttl_ms
+        self._keep((int(retained.author), *retained[1:7], *rest))
 
     def _keep(self, kept: _Kept) -> None:
         self._log.append(kept)
@@ -215,7 +216,8 @@ class RetentionBuffer:
         self._start += 1
         author = oldest[0]
         self._retained_bytes -= len(oldest[3])
-        frames = self._by_author[author]
-        frames.remove(oldest)
-        if not frames:
-            del self._by_author[author]
+        frames = self._by_author.get(author)
+        if frames is not None:  # the second of two frames with the same messages is not among them
+            frames.remove(oldest)
+            if not frames:
+                del self._by_author[author]
