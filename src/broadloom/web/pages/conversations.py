@@ -1,6 +1,6 @@
 """The conversations page: groups, their threads, and a message box."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from nicegui import ui
@@ -29,19 +29,43 @@ def build(sources: Sources) -> None:
     Conversations(client)
 
 
+class GroupEntry:
+    """A group in the list."""
+
+    def __init__(self, on_click: Callable[[], Awaitable[None]]) -> None:
+        with ui.element("li") as self.item:
+            self._button = ui.element("button").props("type=button").classes("bl-group")
+            with self._button:
+                self._description = ui.label().classes("bl-guarantee")
+                self._members = ui.label().classes("bl-quiet bl-small")
+            self._button.on("click", guarded(on_click))
+
+    def update(self, info: GroupInfo, *, is_chosen: bool) -> None:
+        self._description.set_text(info.description)
+        self._members.set_text(f"{info.online_count} of {info.member_count} members online")
+        if is_chosen:
+            self._button.props("aria-current=true")
+        else:
+            self._button.props(remove="aria-current")
+
+
 class Conversations:
     """The list of groups, one conversation as a tree, and the message box."""
 
     def __init__(self, client: GroupClient) -> None:
         self._client = client
         self._transcript: GroupTranscript | None = None
+        self._chosen: GroupId | None = None
+        """Its group, or the one that is being opened."""
         self._next = 0
         self._listed: list[GroupInfo] | None = None
+        self._entries: dict[GroupId, GroupEntry] = {}
         self._reply_to: GroupMessage | None = None
         self._wait_label = paragraph("Joining the channel …", "bl-quiet")
         with ui.element("div").classes("bl-talk") as self._all:
             with ui.element("nav").props('aria-label="Groups"').classes("bl-groups"):
                 self._list = ui.element("ul")
+                self._no_groups = paragraph("No groups yet. Existing ones appear within a few seconds.", "bl-quiet")
                 with ui.element("div").classes("bl-do"):
                     self._new = ui.input("New group").props("outlined dense maxlength=200")
                     button("Create", self._create, "create")
@@ -84,7 +108,7 @@ class Conversations:
         if known != self._listed:
             self._listed = known
             self._list_groups()
-        if self._transcript is None and known:
+        if self._chosen is None and known:
             await self._choose(known[0].id)
         if self._transcript is not None:
             self._next, fresh = self._transcript.since(self._next)
@@ -93,26 +117,30 @@ class Conversations:
             self._show_membership()
 
     def _list_groups(self) -> None:
-        self._list.clear()
-        with self._list:
-            for info in self._listed or ():
-                is_chosen = self._transcript is not None and self._transcript.group.id == info.id
-                with ui.element("li"):
-                    entry = ui.element("button").props("type=button").classes("bl-group")
-                    if is_chosen:
-                        entry.props("aria-current=true")
-                    with entry:
-                        ui.label(info.description).classes("bl-guarantee")
-                        ui.label(f"{info.online_count} of {info.member_count} members online").classes(
-                            "bl-quiet bl-small"
-                        )
-                    entry.on("click", guarded(partial(self._choose, info.id)))
-            if not self._listed:
-                with ui.element("li"):
-                    paragraph("No groups yet. Existing ones appear within a few seconds.", "bl-quiet")
+        """Entries stay in place, so that no click is lost when something changes."""
+        listed = self._listed or []
+        self._no_groups.set_visibility(not listed)
+        for gone in self._entries.keys() - {each.id for each in listed}:
+            self._entries.pop(gone).item.delete()
+        for index, info in enumerate(listed):
+            entry = self._entries.get(info.id)
+            if entry is None:
+                with self._list:
+                    entry = self._entries[info.id] = GroupEntry(partial(self._choose, info.id))
+            entry.update(info, is_chosen=info.id == self._chosen)
+            if self._list.default_slot.children.index(entry.item) != index:
+                entry.item.move(target_index=index)
 
     async def _choose(self, group_id: GroupId) -> None:
-        self._transcript = await self._client.open_group(group_id)
+        self._chosen = group_id
+        try:
+            transcript = await self._client.open_group(group_id)
+        except BaseException:
+            self._chosen = self._transcript.group.id if self._transcript is not None else None
+            raise
+        if self._chosen != group_id:
+            return  # another one was chosen while this one was opened
+        self._transcript = transcript
         self._next = 0
         self._set_reply_to(None)
         self._tree.clear()
