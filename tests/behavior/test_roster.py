@@ -24,7 +24,7 @@ async def test_members_know_each_other_through_joins_leaves_and_crashes(open_har
     harness = open_harness()
     await harness.add(8)
     await harness.until(lambda: all_know(harness, harness.peers))
-    assert all(peer.peer.roster.is_complete for peer in harness.peers)
+    await harness.until(lambda: all(peer.peer.roster.is_complete for peer in harness.peers))
     killed = harness.peers[3]
     harness.kill([killed])
     await harness.until(lambda: all_know(harness, harness.peers))
