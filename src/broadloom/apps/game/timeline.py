@@ -130,11 +130,14 @@ class Timeline:
         self._keys.insert(at, entry.key)
         self._tables.insert(at, None)
         self._problems.insert(at, None)
-        self._first_stale, self._first_dense = min(self._first_stale, at), min(self._first_dense, at)
+        self._mark_stale(at)
         self._count(entry)
         if len(self.entries) > 2 * self.kept_count:
             self._forget(len(self.entries) - self.kept_count)
         return True
+
+    def _mark_stale(self, at: int) -> None:
+        self._first_stale, self._first_dense = min(self._first_stale, at), min(self._first_dense, at)
 
     def _replay(self) -> None:
         if self._first_stale >= len(self.entries):
@@ -165,7 +168,7 @@ class Timeline:
 
     def remove(self, entry: Entry) -> None:
         at = bisect_left(self._keys, entry.key)
-        self._first_stale, self._first_dense = min(self._first_stale, at), min(self._first_dense, at)
+        self._mark_stale(at)
         self._last_numbers = None
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[at]
@@ -175,7 +178,7 @@ class Timeline:
         end = bisect_left(self._keys, Key(time + 1))
         for each in (self.entries, self._keys, self._tables, self._problems):
             del each[end:]
-        self._first_stale, self._first_dense = min(self._first_stale, end), min(self._first_dense, end)
+        self._mark_stale(end)
         self._last_numbers = None
         return time >= self.base_key.time
 

@@ -125,7 +125,7 @@ class RetentionBuffer:
         self._by_author: dict[PeerId, _AuthorFrames] = {}
         self._start = 0
         self._retained_bytes = 0
-        self._unindexed: list[tuple[PeerId, int, bytes, int, int, float, PeerId]] = []
+        self._unindexed: list[_Kept] = []
 
     @property
     def retained_bytes(self) -> int:
@@ -149,7 +149,8 @@ class RetentionBuffer:
         received_from: PeerId,
     ) -> None:
         """Add a frame with one message of normal priority that came along a tree."""
-        self._unindexed.append((author, sequence, frame, hops, age_ms, received_at, received_from))
+        rest = int(received_from), _TREE, _NORMAL, 0
+        self._unindexed.append((int(author), sequence, sequence, frame, hops, age_ms, received_at, *rest))
         if len(self._unindexed) >= _UNINDEXED_MAX:
             self._index()
 
@@ -157,9 +158,8 @@ class RetentionBuffer:
         """Everything that reads the log calls this first."""
         if self._unindexed:
             unindexed, self._unindexed = self._unindexed, []
-            for author, sequence, frame, hops, age_ms, at, received_from in unindexed:
-                rest = int(received_from), _TREE, _NORMAL, 0
-                self._keep((int(author), sequence, sequence, frame, hops, age_ms, at, *rest))
+            for kept in unindexed:
+                self._keep(kept)
 
     def add(self, retained: RetainedFrame) -> None:
         self._index()
