@@ -7,6 +7,7 @@ program: `python -m tests.switch.history 17` replays a seed, `1..200` runs many.
 import sys
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
@@ -23,7 +24,7 @@ class HistoryError(AssertionError):
     """Something that must hold does not."""
 
 
-class SimHistory:
+class SimHistory(ABC):
     """The base of histories in the simulator."""
 
     def __init__(self, seed: int, *, tape_factory: TapeFactory | None = None) -> None:
@@ -33,8 +34,8 @@ class SimHistory:
         """What happened how often."""
         self.log: list[str] = []
 
-    def run(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self) -> None: ...
 
     def note(self, text: str) -> None:
         self.log.append(f"{self.sim.clock.now:.2f} {text}")

@@ -204,7 +204,7 @@ async def test_timeout_raises_and_cancels_the_handler() -> None:
 
     async def handler(_request: DirectRequest) -> bytes:
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # until it is cancelled
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -224,7 +224,7 @@ async def test_cancelled_caller_cancels_the_handler() -> None:
     async def handler(_request: DirectRequest) -> bytes:
         started.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # until it is cancelled
         finally:
             cancelled.set()
         return b""
@@ -265,7 +265,7 @@ async def test_killed_callee_is_gone_at_once() -> None:
 
         async def handler(_request: DirectRequest) -> bytes:
             started.set()
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # until it is cancelled
             return b""
 
         callee.on_request(handler)
@@ -314,16 +314,23 @@ async def test_leaving_member_answers_open_requests_and_refuses_new_ones() -> No
 
 async def test_leaving_member_finishes_one_way_messages() -> None:
     handled: list[bytes] = []
+    release = asyncio.Event()
 
     async def handler(request: DirectRequest) -> None:
-        await asyncio.sleep(0.05)
+        await release.wait()
         handled.append(request.data)
 
     async with two_members() as (caller, callee):
         callee.on_request(handler)
         await caller.tell(callee.peer_id, b"news")
         await eventually(lambda: callee._handler_tasks)
-        await callee.leave()
+        leaving = asyncio.ensure_future(callee.leave())
+        await asyncio.sleep(0)
+        with pytest.raises(broadloom.RefusedError, match="leaving"):
+            await caller.request(callee.peer_id, b"?")
+        assert handled == []
+        release.set()
+        await leaving
         assert handled == [b"news"]
 
 
@@ -331,7 +338,7 @@ async def test_requests_of_a_program_that_leaves_end() -> None:
     async with two_members() as (caller, callee):
 
         async def handler(_request: DirectRequest) -> bytes:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()  # until it is cancelled
             return b""
 
         callee.on_request(handler)
@@ -348,12 +355,13 @@ async def test_requests_of_a_program_that_leaves_end() -> None:
 
 async def test_handlers_run_only_as_many_at_a_time_as_allowed() -> None:
     running = most = 0
+    three = asyncio.Barrier(3)
 
     async def handler(_request: DirectRequest) -> bytes:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        await three.wait()
         running -= 1
         return b""
 

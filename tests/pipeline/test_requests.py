@@ -259,7 +259,7 @@ async def test_tape_of_real_programs_has_a_killed_handler_and_every_other_end(tm
             @program.handle("stay")
             async def stay(_request: HandledRequest) -> bytes:
                 saved.append(b"stay")
-                await asyncio.sleep(100)
+                await asyncio.Event().wait()  # until it is cancelled
                 return b""
 
             await sender.wait_for_handler("wait", timeout_s=TIMEOUT_S)

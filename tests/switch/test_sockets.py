@@ -213,7 +213,7 @@ async def test_cancelled_request_is_cancelled_at_its_handler() -> None:
         async def wait(_request: HandledRequest) -> bytes:
             started.set()
             try:
-                await asyncio.sleep(1000)
+                await asyncio.Event().wait()  # until it is cancelled
             except asyncio.CancelledError:
                 cancelled.set()
                 raise
@@ -291,7 +291,7 @@ async def test_open_requests_end_with_the_channel_and_later_ones_raise() -> None
 
         @program.handle("wait")
         async def wait(_request: HandledRequest) -> bytes:
-            await asyncio.sleep(1000)
+            await asyncio.Event().wait()  # until it is cancelled
             return b""
 
         await sender.wait_for_handler("wait", timeout_s=TIMEOUT_S)

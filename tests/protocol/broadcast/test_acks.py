@@ -32,6 +32,17 @@ def send_messages(peer: Peer, count: int) -> None:
         peer.broadcast(bytes(SIZE))
 
 
+def author_with_full_window() -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
+    """Both children have acknowledged the first messages only."""
+    runtime, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
+    one.remote_sends(Ack(ME, 10))
+    other.remote_sends(Ack(ME, 10))
+    send_messages(peer, WINDOW + 1)
+    assert is_window_full(peer)
+    return runtime, peer, one, other
+
+
 def frames(first: int, last: int) -> list[Broadcast]:
     return [
         Broadcast(A, each, 1, (bytes(SIZE),), hops=2, dissemination=Dissemination.TREE)
@@ -135,12 +146,7 @@ def test_send_window_follows_ack_rate() -> None:
 
 
 def test_pruned_or_lost_child_does_not_hold_up_author() -> None:
-    _, peer, one, other = author_with_two_children()
-    send_messages(peer, 10)
-    one.remote_sends(Ack(ME, 10))
-    other.remote_sends(Ack(ME, 10))
-    send_messages(peer, WINDOW + 1)
-    assert is_window_full(peer)
+    _, peer, one, other = author_with_full_window()
     one.remote_sends(Prune(ME))
     assert is_window_full(peer)
     other.remote_closes()
@@ -224,11 +230,6 @@ def test_small_messages_after_large_ones_are_acknowledged() -> None:
 
 
 def test_child_that_stops_acknowledging_is_not_waited_for_for_ever() -> None:
-    runtime, peer, one, other = author_with_two_children()
-    send_messages(peer, 10)
-    one.remote_sends(Ack(ME, 10))
-    other.remote_sends(Ack(ME, 10))
-    send_messages(peer, WINDOW + 1)
-    assert is_window_full(peer)
+    runtime, peer, _, _ = author_with_full_window()
     runtime.advance(ACK_STALE_S + 0.1)
     assert not is_window_full(peer)
