@@ -14,7 +14,6 @@ SETTINGS = Tuning(
     send_window_bytes_max=1 << 20,
     send_window_bytes_min=1 << 20,
     straggler_timeout_s=0.5,
-    straggler_grace_s=0.2,
 )
 WINDOW = (1 << 20) // SIZE
 """Messages in a full send window."""
@@ -95,7 +94,8 @@ def test_straggler_holds_up_author_only_until_straggler_timeout() -> None:
     assert is_window_full(peer), "it has caught up and counts again"
 
 
-def test_stalled_child_holds_up_author_only_for_grace_period() -> None:
+def test_silent_child_holds_up_author_until_straggler_timeout() -> None:
+    """Not only while it acknowledges: on a busy machine it may just be waiting for the processor."""
     runtime, peer, one, other = author_with_two_children()
     send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
@@ -103,11 +103,10 @@ def test_stalled_child_holds_up_author_only_for_grace_period() -> None:
     send_messages(peer, WINDOW + 1)
     one.remote_sends(Ack(ME, 10 + WINDOW + 1))
     assert is_window_full(peer)
-    runtime.advance(SETTINGS.straggler_grace_s + 0.01)
-    assert SETTINGS.straggler_grace_s + 0.01 < SETTINGS.straggler_timeout_s
+    runtime.advance(SETTINGS.straggler_timeout_s - 0.01)
+    assert is_window_full(peer)
+    runtime.advance(0.02)
     assert not is_window_full(peer)
-    other.remote_sends(Ack(ME, 11))
-    assert is_window_full(peer), "it makes progress again"
 
 
 def test_author_waits_when_all_children_are_slow() -> None:

@@ -152,12 +152,8 @@ class AckAggregator:
                 child.lagging_since = None
             elif child.lagging_since is None:
                 child.lagging_since = now
-            if child.lagging_since is not None and (
-                now - child.lagging_since >= settings.straggler_timeout_s
-                or now - child.acked_at >= settings.straggler_grace_s
-            ):
-                continue
-            slowest = min(slowest, child.last_contiguous)
+            if child.lagging_since is None or now - child.lagging_since < settings.straggler_timeout_s:
+                slowest = min(slowest, child.last_contiguous)
         return slowest
 
     def recheck(self) -> None:
