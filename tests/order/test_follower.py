@@ -3,7 +3,8 @@
 from broadloom.order.catch_up import make_page
 from broadloom.order.codec import encode
 from broadloom.order.log import LogEntry
-from broadloom.order.messages import Assign, Fetch, Run, Status, Submit, WatchSequencer
+from broadloom.order.messages import Assign, Enter, Fetch, Run, Status, Submit, WatchSequencer
+from broadloom.order.settings import PARTICIPANTS_MAX
 from broadloom.protocol.requests.outgoing import OutcomeKind
 from tests.order.fake_runtime import CONVERSATION, EPOCH, ME, OTHER, SEQUENCER, FakeOrderRuntime, log_of
 
@@ -110,3 +111,14 @@ def test_replica_that_closes_gives_up_its_watch_of_the_sequencer() -> None:
     assert not runtime.given_up
     runtime.replica.close()
     assert runtime.given_up == watches
+
+
+def test_follower_enters_again_only_if_the_list_of_participants_has_room() -> None:
+    """The sequencer answers each `Enter` with its list: in a larger conversation both would go on for ever."""
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    sent_before = len(runtime.sent(Enter))
+    for count, entered in ((PARTICIPANTS_MAX, 0), (PARTICIPANTS_MAX - 1, 1)):
+        others = tuple(range(10_000, 10_000 + count))
+        runtime.replica.on_message(SEQUENCER, Status(CONVERSATION, EPOCH, 0, log_of().chain, 0, others))
+        assert len(runtime.sent(Enter)) - sent_before == entered

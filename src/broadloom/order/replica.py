@@ -45,7 +45,7 @@ from broadloom.order.participants import Participants
 from broadloom.order.policy import AvailablePolicy, SafePolicy
 from broadloom.order.runtime import OrderRuntime, Reply
 from broadloom.order.sequencer import Sequencer
-from broadloom.order.settings import TICK_S, OrderSettings
+from broadloom.order.settings import PARTICIPANTS_MAX, TICK_S, OrderSettings
 from broadloom.order.submissions import Submissions
 from broadloom.order.watch import SequencerWatch
 from broadloom.wire import PeerId
@@ -323,7 +323,7 @@ class Replica:
             return
         if self.role is Role.ENTERING:
             self._follow_stored()
-        if self.me not in message.participants:
+        if self.me not in message.participants and len(message.participants) < PARTICIPANTS_MAX:
             self.broadcast(Enter(self.id))
         if message.end >= self.follower.next_index:
             self.joining.fetch_from_sequencer()
