@@ -17,7 +17,7 @@ from tests.histories import HistoryError
 from tests.mailboxes.histories import run_seed
 from tests.mailboxes.sim_runtime import Disk
 
-BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
+BATCHES = [range(first, first + 5) for first in range(1, 201, 5)]
 """`make soak` runs thousands."""
 
 

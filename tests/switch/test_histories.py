@@ -14,7 +14,7 @@ from broadloom.switch.outgoing import Sender
 from tests.histories import HistoryError
 from tests.switch.history import run_seed
 
-BATCHES = [range(first, first + 5) for first in range(1, 101, 5)]
+BATCHES = [range(first, first + 5) for first in range(1, 201, 5)]
 """`make soak` runs thousands."""
 MUTANT_SEEDS = range(1, 40)
 

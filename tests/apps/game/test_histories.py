@@ -12,7 +12,7 @@ from broadloom.apps.game.timeline import Timeline
 from tests.apps.game.histories import History, run_seed
 from tests.histories import problem_of
 
-BATCHES = [range(first, first + 5) for first in range(1, 21, 5)]
+BATCHES = [range(first, first + 5) for first in range(1, 201, 5)]
 """`make soak` runs thousands."""
 MUTANT_SEEDS = range(1, 30)
 
