@@ -1,6 +1,6 @@
 """Hostile members of a signed channel: forgeries, replays, altered copies, foreign ids, sending consumers."""
 
-from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -8,12 +8,12 @@ import broadloom
 from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Role
 from broadloom.protocol.membership.control_flood import ESTIMATE_MAX
-from broadloom.security import Authority, PeerCredentials, Ticket
+from broadloom.security import Authority, PeerCredentials
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import DiscoverRequest, LinkRequest, Reject, RejectReason
 from broadloom.wire.link_messages import Credential
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, attack_harness
+from tests.attack.harness import AttackHarness, attack_harness, issue_ticket, issue_tickets, signed_modes
 from tests.support import eventually
 
 UINT_MAX = (1 << 32) - 1
@@ -29,16 +29,18 @@ async def send_forgery(harness: AttackHarness) -> Attacker:
     return attacker
 
 
-async def test_forged_message_is_dropped_at_first_hop() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_forged_message_is_dropped_at_first_hop(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         await eventually(lambda: all(harness.sent.values()))
         attacker = await send_forgery(harness)
         assert harness.counter_total("bad_signatures") == 1
         assert not harness.is_neighbor(attacker)
 
 
-async def test_unsigned_message_is_dropped() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_unsigned_message_is_dropped(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         attacker.send(attacker.credential(), Broadcast(attacker.peer_id, 1, 1, (b"not signed",)))
         await attacker.until_closed()
@@ -46,8 +48,9 @@ async def test_unsigned_message_is_dropped() -> None:
         assert harness.foreign_messages == []
 
 
-async def test_altered_payload_is_dropped() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_altered_payload_is_dropped(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         relay = await harness.hostile_neighbor()
         author = harness.member_credentials()
         genuine = Attacker.signed(await harness.attack(author), Broadcast(author.peer_id, 1, 1, (b"genuine",)))
@@ -57,8 +60,9 @@ async def test_altered_payload_is_dropped() -> None:
         assert harness.foreign_messages == []
 
 
-async def test_message_with_changed_sequence_is_dropped() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_message_with_changed_sequence_is_dropped(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         message = attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"one",)))
         attacker.send(attacker.credential(), message, message._replace(sequence=2))
@@ -67,8 +71,9 @@ async def test_message_with_changed_sequence_is_dropped() -> None:
         await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))  # the genuine one
 
 
-async def test_replayed_messages_count_as_duplicates() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_replayed_messages_count_as_duplicates(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         honest = await attacker.until(Broadcast)
         before = harness.victim.status().counters["duplicates"]
@@ -77,8 +82,9 @@ async def test_replayed_messages_count_as_duplicates() -> None:
         assert harness.is_neighbor(attacker)
 
 
-async def test_implausible_hops_and_age_are_bounded() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_implausible_hops_and_age_are_bounded(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         old = attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"old",)))
         attacker.send(attacker.credential(), old._replace(age_ms=UINT_MAX))
@@ -89,8 +95,9 @@ async def test_implausible_hops_and_age_are_bounded() -> None:
         assert all(channel.status().diameter_estimate <= ESTIMATE_MAX for channel in harness.channels)
 
 
-async def test_exchange_with_foreign_peer_id_is_rejected() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_exchange_with_foreign_peer_id_is_rejected(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.attack(harness.member_credentials())
         attacker.send(attacker.hello(peer_id=harness.channels[1].peer_id, signed=True), LinkRequest())
         reject = await attacker.until(Reject)
@@ -115,22 +122,17 @@ async def test_exchange_with_foreign_peer_id_is_rejected_without_signatures() ->
 
 async def broadcast_as_consumer(harness: AttackHarness, owner: Authority) -> Attacker:
     """With hand-made frames, because the library refuses."""
-    ticket = owner.issue_ticket("eve", Role.CONSUMER, datetime.now(UTC) + timedelta(days=1))
+    ticket = issue_ticket(owner, "eve", Role.CONSUMER)
     attacker = await harness.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(harness.name), ticket))
     attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"I may not",))))
     await attacker.until_closed()
     return attacker
 
 
-def issue_tickets(owner: Authority, count: int = 3) -> list[Ticket]:
-    end = datetime.now(UTC) + timedelta(days=1)
-    return [owner.issue_ticket(f"member {index}", Role.PRODUCER, end) for index in range(count)]
-
-
 async def test_consumer_broadcast_raises_not_permitted_error() -> None:
     owner = Authority.generate()
     async with attack_harness(tickets=issue_tickets(owner)) as harness:
-        ticket = owner.issue_ticket("eve", Role.CONSUMER, datetime.now(UTC) + timedelta(days=1))
+        ticket = issue_ticket(owner, "eve", Role.CONSUMER)
         async with broadloom.connect(harness.name, ticket=ticket) as consumer:
             for _ in range(2):  # the first attempt grants nothing to the second
                 with pytest.raises(broadloom.NotPermittedError, match="consumer"):

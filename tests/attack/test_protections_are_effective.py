@@ -31,13 +31,15 @@ def assert_attack_succeeds(attack: Coroutine[Any, Any, None]) -> None:
 
 def test_forgeries_succeed_without_signature_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MessageVerifier, "verify", lambda *_: True)
-    assert_attack_succeeds(test_members.test_altered_payload_is_dropped())
+    for mode in ("signed", "tickets"):
+        assert_attack_succeeds(test_members.test_altered_payload_is_dropped(mode=harness.MODES[mode]))
     assert_attack_succeeds(test_members.test_hand_made_frames_of_a_consumer_are_dropped())
 
 
 def test_foreign_peer_id_succeeds_without_hello_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exchange, "_hello_error", lambda *_: None)
-    assert_attack_succeeds(test_members.test_exchange_with_foreign_peer_id_is_rejected())
+    for mode in ("signed", "tickets"):
+        assert_attack_succeeds(test_members.test_exchange_with_foreign_peer_id_is_rejected(mode=harness.MODES[mode]))
 
 
 def test_connection_floods_succeed_without_admission_control(monkeypatch: pytest.MonkeyPatch) -> None:
