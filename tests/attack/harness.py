@@ -187,8 +187,8 @@ class AttackHarness:
             await asyncio.sleep(0.01)
             self.lag_s = max(self.lag_s, time.thread_time() - before)
 
-    async def stop_and_check(self, *, allow_missed: bool = False) -> None:
-        """Stop the honest traffic; all peers must have all of it. `allow_missed`: `Missed` reports are tolerated."""
+    async def stop_and_check(self) -> None:
+        """Stop the honest traffic; all peers must have all of it, and report nothing as missed."""
         for task in self._tasks:
             if task.done():
                 task.result()  # an honest peer could not send
@@ -199,7 +199,7 @@ class AttackHarness:
             for author in self.received:
                 sequences = [each.sequence for each in self.received[channel.peer_id] if each.author == author]
                 assert sequences == list(range(1, len(sequences) + 1)), f"{author:016x} out of order, or twice"
-            assert allow_missed or channel.missed_count == 0
+            assert channel.missed_count == 0
 
     def _has_all(self) -> bool:
         for channel in self.channels:  # a cancelled `broadcast` may have sent one more
@@ -239,7 +239,6 @@ async def attack_harness(
     tickets: Sequence[Ticket] = (),
     has_tickets: bool = False,
     name: str = "",
-    allow_missed: bool = False,
     **options: Any,
 ) -> AsyncIterator[AttackHarness]:
     """Honest peers in a full mesh that send during the attack and are checked at its end.
@@ -264,7 +263,7 @@ async def attack_harness(
         initial_links = harness.links()
         harness.start_traffic()
         yield harness
-        await harness.stop_and_check(allow_missed=allow_missed)
+        await harness.stop_and_check()
         assert not harness.broken_links, harness.broken_links
         assert harness.links() == initial_links
     finally:
