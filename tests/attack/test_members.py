@@ -1,21 +1,30 @@
 """Hostile members of a signed channel: forgeries, replays, altered copies, foreign ids, sending consumers."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
 
 import broadloom
 from broadloom.protocol import ChannelName
+from broadloom.protocol.broadcast import signing
 from broadloom.protocol.identity import Role
 from broadloom.protocol.membership.control_flood import ESTIMATE_MAX
-from broadloom.security import Authority, PeerCredentials
+from broadloom.security import Authority, PeerCredentials, Ticket
+from broadloom.security.certificates import build_certificate, x509_name
+from broadloom.security.keys import derive_authority_seed
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import DiscoverRequest, LinkRequest, Reject, RejectReason
 from broadloom.wire.link_messages import Credential
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, attack_harness, issue_ticket, issue_tickets, signed_modes
+from tests.attack.harness import KEY, AttackHarness, attack_harness, issue_ticket, issue_tickets, signed_modes
 from tests.support import eventually
 
+DAY = timedelta(days=1)
+NEVER_S = 1e9
 UINT_MAX = (1 << 32) - 1
 REPLAYS = 200
 
@@ -149,3 +158,40 @@ async def test_hand_made_frames_of_a_consumer_are_dropped() -> None:
         assert harness.counter_total("role_violations") == 1
         assert harness.foreign_messages == []
         assert not harness.is_neighbor(attacker)
+
+
+# -- hand-made certificates
+
+
+def certify(harness: AttackHarness, key: Ed25519PublicKey, ticket: Ticket | None, end: datetime) -> x509.Certificate:
+    """A certificate for any session key, signed with this ticket; without one, with the shared key."""
+    if ticket is not None:
+        issuer, issuer_key = ticket.certificate, ticket.key
+    else:
+        authority = Authority.from_seed(derive_authority_seed(KEY, harness.channel_id), harness.channel_id)
+        issuer, issuer_key = authority.certificate, authority.private_key()
+    embedded = issuer if ticket is not None else None
+    return build_certificate(
+        x509_name("eve"), key, issuer.subject, issuer_key, (end - DAY, end), serial=7, ticket=embedded
+    )
+
+
+@signed_modes
+async def test_expired_certificate_that_a_member_made_for_an_author_does_not_mute_it(
+    mode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signing, "REJECTED_AUTHOR_S", NEVER_S)
+    async with (
+        attack_harness(2, **mode) as harness,
+        broadloom.connect(harness.name, **harness.newcomer_options()) as author,
+    ):
+        credentials = author._node.credentials
+        assert credentials is not None
+        key = x509.load_der_x509_certificate(credentials.signer.credential).public_key()
+        assert isinstance(key, Ed25519PublicKey)
+        expired = certify(harness, key, harness.hostile_ticket, datetime.now(UTC) - DAY)
+        attacker = await harness.hostile_neighbor()
+        attacker.send(Credential(author.peer_id, expired.public_bytes(Encoding.DER)))
+        await eventually(lambda: harness.victim.status().counters["bad_credentials"] == 1)
+        await author.broadcast(b"hello")
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))

@@ -9,10 +9,13 @@ import pytest
 
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.exchange import Exchange
+from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.owner.owner import Owner
+from broadloom.security import verification
 from broadloom.security.verification import SessionSigner
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
+from broadloom.wire.exchange_messages import RejectReason
 from tests import support
 from tests.attack import attacker, harness, test_admission, test_crowds, test_members, test_neighbors
 
@@ -57,3 +60,10 @@ def test_revoked_neighbor_stays_without_recheck(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(SessionSigner, "recheck", lambda *_: None)
     monkeypatch.setattr(Owner, "exclusion_of", lambda *_: None)
     assert_attack_succeeds(test_admission.test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path))
+
+
+def test_expired_certificate_mutes_an_author_if_it_is_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = CredentialError(RejectReason.TICKET_EXPIRED, "expired")
+    monkeypatch.setattr(verification, "expired_error", lambda *_, **__: error)
+    attack = test_members.test_expired_certificate_that_a_member_made_for_an_author_does_not_mute_it
+    assert_attack_succeeds(attack(mode=harness.MODES["signed"], monkeypatch=monkeypatch))
