@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 import broadloom
@@ -14,7 +14,7 @@ from broadloom.protocol.broadcast import signing
 from broadloom.protocol.identity import Role
 from broadloom.protocol.membership.control_flood import ESTIMATE_MAX
 from broadloom.security import Authority, PeerCredentials, Ticket
-from broadloom.security.certificates import build_certificate, x509_name
+from broadloom.security.certificates import PeerCertificate, build_certificate, x509_name
 from broadloom.security.keys import derive_authority_seed
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import DiscoverRequest, LinkRequest, Reject, RejectReason
@@ -195,3 +195,71 @@ async def test_expired_certificate_that_a_member_made_for_an_author_does_not_mut
         await eventually(lambda: harness.victim.status().counters["bad_credentials"] == 1)
         await author.broadcast(b"hello")
         await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
+
+
+def credentials_for(harness: AttackHarness, key: Ed25519PrivateKey, ticket: Ticket, end: datetime) -> PeerCredentials:
+    certificate = certify(harness, key.public_key(), ticket, end)
+    peer_certificate = PeerCertificate(key, (certificate, ticket.certificate))
+    return PeerCredentials(ChannelName.parse(harness.name), ticket.authority, peer_certificate)
+
+
+async def hostile_neighbors(harness: AttackHarness, *credentials: PeerCredentials) -> list[Attacker]:
+    """One connection to each honest member."""
+    attackers = []
+    for channel, each in zip(harness.channels, credentials, strict=True):
+        attacker = await Attacker.dial(channel.status().address, each, channel_id=harness.channel_id)
+        harness.attackers.append(attacker)
+        await attacker.become_neighbor(signed=True)
+        attackers.append(attacker)
+    return attackers
+
+
+async def test_session_key_with_two_tickets_breaks_no_honest_link() -> None:
+    """One member is shown the ticket of a producer, the other one that of a consumer."""
+    async with attack_harness(2, has_tickets=True) as harness:
+        assert harness.owner is not None
+        key, end = Ed25519PrivateKey.generate(), datetime.now(UTC) + DAY / 2
+        tickets = issue_ticket(harness.owner, "eve"), issue_ticket(harness.owner, "mallory", Role.CONSUMER)
+        producer, consumer = await hostile_neighbors(
+            harness, *(credentials_for(harness, key, each, end) for each in tickets)
+        )
+        other = harness.channels[1]
+        consumer.send(Credential(producer.peer_id, consumer.credential().credential))
+        await eventually(lambda: other.status().counters["bad_credentials"] or other.identity(producer.peer_id))
+        producer.send(producer.credential(), producer.signed(Broadcast(producer.peer_id, 1, 1, (b"as a producer",))))
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
+        for channel in harness.channels:
+            identity = channel.identity(producer.peer_id)
+            assert identity is not None
+            assert (identity.name, identity.role) == ("eve", Role.PRODUCER)
+        consumer.send(consumer.credential(), consumer.signed(Broadcast(consumer.peer_id, 1, 1, (b"as a consumer",))))
+        await consumer.until_closed()
+        await harness.wait_for_traffic(10)
+        assert harness.counter_total("role_violations") == 1  # at the neighbor of the consumer, which relays nothing
+        assert harness.counter_total("bad_signatures") == 0
+        assert [each.data for each in harness.foreign_messages] == [b"as a producer"] * len(harness.channels)
+        assert harness.is_neighbor(producer)
+
+
+async def test_session_key_with_two_certificates_breaks_no_honest_link() -> None:
+    """Each member is shown another certificate of one ticket, under one peer id. They relay to each other what its key
+    has signed."""
+    async with attack_harness(2, has_tickets=True) as harness:
+        assert harness.owner is not None
+        key, ticket = Ed25519PrivateKey.generate(), issue_ticket(harness.owner, "eve")
+        ends = [datetime.now(UTC) + DAY / 2, datetime.now(UTC) + DAY / 3]
+        credentials = [credentials_for(harness, key, ticket, each) for each in ends]
+        attackers = await hostile_neighbors(harness, *credentials)
+        first, second = attackers
+        assert first.peer_id == second.peer_id
+        assert first.credential() != second.credential()
+        for attacker in attackers:
+            attacker.send(attacker.credential())
+        first.send(first.signed(Broadcast(first.peer_id, 1, 1, (b"one",))))
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
+        second.send(second.signed(Broadcast(second.peer_id, 2, 1, (b"two",))))
+        await eventually(lambda: len(harness.foreign_messages) == 2 * len(harness.channels))
+        await harness.wait_for_traffic(10)
+        assert harness.counter_total("bad_signatures") == harness.counter_total("bad_credentials") == 0
+        assert {channel.identity(first.peer_id) for channel in harness.channels} == {credentials[0].identity}
+        assert all(harness.is_neighbor(first, channel) for channel in harness.channels)

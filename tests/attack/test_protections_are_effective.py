@@ -11,7 +11,8 @@ from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.exchange import Exchange
 from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.owner.owner import Owner
-from broadloom.security import verification
+from broadloom.security import certificates, verification
+from broadloom.security.keys import peer_id_of
 from broadloom.security.verification import SessionSigner
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
@@ -67,3 +68,11 @@ def test_expired_certificate_mutes_an_author_if_it_is_taken_for_its_own(monkeypa
     monkeypatch.setattr(verification, "expired_error", lambda *_, **__: error)
     attack = test_members.test_expired_certificate_that_a_member_made_for_an_author_does_not_mute_it
     assert_attack_succeeds(attack(mode=harness.MODES["signed"], monkeypatch=monkeypatch))
+
+
+def test_session_key_with_two_tickets_divides_members_if_the_peer_id_ignores_the_ticket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (certificates, verification):
+        monkeypatch.setattr(module, "peer_id_of", lambda key, _ticket=None: peer_id_of(key))
+    assert_attack_succeeds(test_members.test_session_key_with_two_tickets_breaks_no_honest_link())
