@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,29 +17,62 @@ import pytest
 import broadloom
 from broadloom.protocol import ChannelName
 from broadloom.protocol.events import LinkDown, Message
+from broadloom.protocol.identity import Role
 from broadloom.protocol.peer import UNGRACEFUL_REASONS
-from broadloom.security import PeerCredentials, Ticket
+from broadloom.security import Authority, PeerCredentials, Ticket
 from broadloom.wire.link_messages import Digest
 from tests.attack.attacker import Attacker
 from tests.support import eventually
 
 SEND_INTERVAL_S = 0.02
 """Interval between the messages of each honest peer."""
-MODES: dict[str, dict[str, Any]] = {"plain": {"tls": False}, "tls": {"signed": True}}
-"""Options of `attack_harness` for the two ways to connect."""
+MODES: dict[str, dict[str, Any]] = {
+    "plain": {"tls": False},
+    "key": {},
+    "signed": {"signed": True},
+    "tickets": {"has_tickets": True},
+}
+"""Options of `attack_harness` for the ways to connect: without TLS; with a shared key, without and with signatures; and
+with tickets, which includes signatures."""
 KEY = "a key that only members know"
 
 
-both_modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def _in_modes(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("mode", [MODES[name] for name in names], ids=names)
+
+
+all_modes = _in_modes("plain", "signed", "tickets")
+tls_modes = _in_modes("key", "signed", "tickets")
+both_modes = _in_modes("plain", "signed")
+"""For attacks below the level at which a shared key and a ticket differ."""
+signed_modes = _in_modes("signed", "tickets")
+
+
+def issue_ticket(owner: Authority, name: str, role: Role = Role.PRODUCER) -> Ticket:
+    return owner.issue_ticket(name, role, datetime.now(UTC) + timedelta(days=1))
+
+
+def issue_tickets(owner: Authority, count: int = 3) -> list[Ticket]:
+    return [issue_ticket(owner, f"member {index}") for index in range(count)]
 
 
 class AttackHarness:
     """The honest peers and all messages among them."""
 
-    def __init__(self, name: str, channels: Sequence[broadloom.Channel], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        channels: Sequence[broadloom.Channel],
+        options: dict[str, Any],
+        owner: Authority | None = None,
+    ) -> None:
         self.name = name
         self.channels = list(channels)
         self.options = options
+        self.owner = owner
+        """The authority of the tickets, in the mode with tickets."""
+        self.hostile_ticket = issue_ticket(owner, "eve") if owner is not None else None
+        """The ticket of hostile members, in the mode with tickets."""
         self.channel_id = ChannelName.parse(name).id
         self.attackers: list[Attacker] = []
         self.received: dict[int, list[Message]] = {channel.peer_id: [] for channel in channels}
@@ -90,8 +124,21 @@ class AttackHarness:
         return attacker
 
     def member_credentials(self) -> PeerCredentials:
-        """Credentials of a member that has the key."""
-        return PeerCredentials.from_key(ChannelName.parse(self.name), KEY)
+        """Credentials of a new session of a hostile member, which has the key or one ticket."""
+        channel = ChannelName.parse(self.name)
+        if self.hostile_ticket is not None:
+            return PeerCredentials.from_ticket(channel, self.hostile_ticket)
+        return PeerCredentials.from_key(channel, KEY)
+
+    def newcomer_options(self) -> dict[str, Any]:
+        """Options with which an honest newcomer connects."""
+        if self.owner is not None:
+            return {"ticket": issue_ticket(self.owner, "newcomer")}
+        return {name: value for name, value in self.options.items() if name in ("tls", "key", "signed")}
+
+    @property
+    def is_signed(self) -> bool:
+        return self.options.get("signed", False) or "ticket" in self.options
 
     async def hostile_neighbor(
         self, credentials: PeerCredentials | None = None, digest: Digest | None = None
@@ -99,7 +146,7 @@ class AttackHarness:
         """A hostile member that the victim accepted as a neighbor."""
         tls = self.options.get("tls", True)
         attacker = await self.attack((credentials or self.member_credentials()) if tls else None)
-        await attacker.become_neighbor(digest, signed=self.options.get("signed", False) or "ticket" in self.options)
+        await attacker.become_neighbor(digest, signed=self.is_signed)
         return attacker
 
     def is_neighbor(self, attacker: Attacker, channel: broadloom.Channel | None = None) -> bool:
@@ -140,8 +187,8 @@ class AttackHarness:
             await asyncio.sleep(0.01)
             self.lag_s = max(self.lag_s, time.thread_time() - before)
 
-    async def stop_and_check(self, *, allow_missed: bool = False) -> None:
-        """Stop the honest traffic; all peers must have all of it. `allow_missed`: `Missed` reports are tolerated."""
+    async def stop_and_check(self) -> None:
+        """Stop the honest traffic; all peers must have all of it, and report nothing as missed."""
         for task in self._tasks:
             if task.done():
                 task.result()  # an honest peer could not send
@@ -152,7 +199,7 @@ class AttackHarness:
             for author in self.received:
                 sequences = [each.sequence for each in self.received[channel.peer_id] if each.author == author]
                 assert sequences == list(range(1, len(sequences) + 1)), f"{author:016x} out of order, or twice"
-            assert allow_missed or channel.missed_count == 0
+            assert channel.missed_count == 0
 
     def _has_all(self) -> bool:
         for channel in self.channels:  # a cancelled `broadcast` may have sent one more
@@ -187,10 +234,21 @@ def unique_name() -> str:
 
 @asynccontextmanager
 async def attack_harness(
-    count: int = 3, *, tickets: Sequence[Ticket] = (), name: str = "", allow_missed: bool = False, **options: Any
+    count: int = 3,
+    *,
+    tickets: Sequence[Ticket] = (),
+    has_tickets: bool = False,
+    name: str = "",
+    **options: Any,
 ) -> AsyncIterator[AttackHarness]:
-    """Honest peers in a full mesh that send during the attack and are checked at its end."""
+    """Honest peers in a full mesh that send during the attack and are checked at its end.
+
+    `tickets`: of the honest peers. `has_tickets`: they, and hostile members, get tickets of a new authority.
+    """
     name = name or unique_name()
+    owner = Authority.generate() if has_tickets else None
+    if owner is not None:
+        tickets = issue_tickets(owner, count)
     if not tickets and options.get("tls", True):
         options.setdefault("key", KEY)
     channels: list[broadloom.Channel] = []
@@ -199,13 +257,13 @@ async def attack_harness(
         for index in range(len(tickets) or count):
             peer_options = {**options, "ticket": tickets[index]} if tickets else options
             channels.append(await broadloom.connect(name, **peer_options))
-        harness = AttackHarness(name, channels, {**options, "ticket": True} if tickets else options)
+        harness = AttackHarness(name, channels, {**options, "ticket": True} if tickets else options, owner)
         link_count = len(channels) * (len(channels) - 1) // 2
         await eventually(lambda: len(harness.links()) == link_count)
         initial_links = harness.links()
         harness.start_traffic()
         yield harness
-        await harness.stop_and_check(allow_missed=allow_missed)
+        await harness.stop_and_check()
         assert not harness.broken_links, harness.broken_links
         assert harness.links() == initial_links
     finally:

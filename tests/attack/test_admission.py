@@ -21,9 +21,9 @@ from tests.attack.harness import (
     SEND_INTERVAL_S,
     AttackHarness,
     attack_harness,
+    issue_tickets,
     unique_name,
 )
-from tests.attack.test_members import issue_tickets
 from tests.support import TIMEOUT_S, eventually
 
 DAY = timedelta(days=1)

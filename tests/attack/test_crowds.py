@@ -21,7 +21,7 @@ PATIENT = TcpTuning(exchange_timeout_s=120.0, limits=Limits(handshake_timeout_s=
 
 async def assert_newcomer_joins(harness: AttackHarness) -> None:
     """Through the victim."""
-    options = {name: each for name, each in harness.options.items() if name != "settings"}
+    options = harness.newcomer_options()
     newcomer = await broadloom.connect(harness.name, bootstrap=[harness.address], timeout_s=JOIN_TIMEOUT_S, **options)
     await newcomer.leave()
 

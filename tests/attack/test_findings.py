@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,17 +19,18 @@ from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import Reject, RejectReason
 from broadloom.wire.link_messages import Heartbeat, LastKnown, Want
 from broadloom.wire.types import AuthorState
-from tests.attack.harness import attack_harness
+from tests.attack.harness import SEND_INTERVAL_S, attack_harness, issue_tickets, signed_modes, tls_modes
 from tests.attack.test_crowds import PATIENT, SILENT_CONNECTIONS, assert_newcomer_joins
-from tests.attack.test_members import issue_tickets
 from tests.support import TIMEOUT_S, eventually
 
 LONG_AGO_MS = 10**9
 
 
-async def test_plausible_false_claims_do_not_mute_an_author() -> None:
-    """Repeated claims about messages that are long past retention."""
-    async with attack_harness(signed=True, allow_missed=True) as harness:
+@signed_modes
+async def test_plausible_false_claims_do_not_mute_an_author(mode: dict[str, Any]) -> None:
+    """Repeated claims about messages that are long past retention. Nothing proves them, so none is reported as missed.
+    Gaps are checked more often than the author sends, so that the claims are examined while it does."""
+    async with attack_harness(settings=Tuning(gap_repair_delay_s=SEND_INTERVAL_S / 4), **mode) as harness:
         attacker = await harness.hostile_neighbor()
         author = harness.channels[1].peer_id
         for _ in range(3):
@@ -40,12 +42,13 @@ async def test_plausible_false_claims_do_not_mute_an_author() -> None:
         )
 
 
-async def test_claims_about_many_authors_do_not_block_new_authors() -> None:
-    async with attack_harness(signed=True, settings=Tuning(authors_max=1000)) as harness:
+@signed_modes
+async def test_claims_about_many_authors_do_not_block_new_authors(mode: dict[str, Any]) -> None:
+    async with attack_harness(settings=Tuning(authors_max=1000), **mode) as harness:
         attacker = await harness.hostile_neighbor()
         attacker.send(LastKnown(tuple(AuthorState(name, 1, 1, 0) for name in range(1, 2000))))
         await harness.wait_for_traffic(50)
-        async with broadloom.connect(harness.name, key=harness.options["key"], signed=True) as newcomer:
+        async with broadloom.connect(harness.name, **harness.newcomer_options()) as newcomer:
             await newcomer.broadcast(b"hello")
             await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
 
@@ -70,12 +73,13 @@ async def test_revocation_list_of_a_newcomer_puts_out_a_member_that_is_linked_al
             assert strict.is_connected
 
 
-async def test_newcomer_joins_despite_silent_members() -> None:
-    async with attack_harness(settings=PATIENT) as harness:
+@tls_modes
+async def test_newcomer_joins_despite_silent_members(mode: dict[str, Any]) -> None:
+    async with attack_harness(settings=PATIENT, **mode) as harness:
         member = harness.member_credentials()
         for _ in range(SILENT_CONNECTIONS):
             attacker = await harness.attack(member)
-            attacker.send(attacker.hello())
+            attacker.send(attacker.hello(signed=harness.is_signed))
         await harness.wait_for_traffic(5)
         await assert_newcomer_joins(harness)
 
@@ -88,8 +92,9 @@ def test_peer_set_reports_gap_of_any_size_at_once() -> None:
     assert reported == [Missed(7, 1, 1 << 62)]
 
 
-async def test_exception_in_message_callback_breaks_no_link() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_exception_in_message_callback_breaks_no_link(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         for channel in harness.channels:
             deliver = channel._batch_callback
@@ -107,8 +112,9 @@ async def test_exception_in_message_callback_breaks_no_link() -> None:
         assert not harness.broken_links
 
 
-async def test_wants_for_nonexistent_messages_do_not_block_the_loop() -> None:
-    async with attack_harness() as harness:
+@tls_modes
+async def test_wants_for_nonexistent_messages_do_not_block_the_loop(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         attacker.send(LastKnown((AuthorState(12345, 1, 1 << 20, 0),)))
         attacker.send(*[Want(12345, 1, 4096)] * 1500)
@@ -116,9 +122,10 @@ async def test_wants_for_nonexistent_messages_do_not_block_the_loop() -> None:
         assert harness.lag_s < 0.5
 
 
-async def test_stalled_neighbors_do_not_mute_an_author() -> None:
+@signed_modes
+async def test_stalled_neighbors_do_not_mute_an_author(mode: dict[str, Any]) -> None:
     settings = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=64 << 10, stall_timeout_s=0.3))
-    async with attack_harness(2, settings=settings, signed=True) as harness:
+    async with attack_harness(2, settings=settings, **mode) as harness:
         stalled = [await harness.hostile_neighbor() for _ in range(2)]
         for each in stalled:
             each.pause_reading()

@@ -5,8 +5,7 @@ from typing import Any
 
 from broadloom import ChannelSettings, PeerState
 from broadloom.channel.fragments import FRAGMENT_BYTES
-from broadloom.protocol import ChannelName, Tuning
-from broadloom.security import PeerCredentials
+from broadloom.protocol import Tuning
 from broadloom.transport.connection import TRANSPORT_HIGH_WATER_BYTES
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, Broadcast, PeerInfo
@@ -25,7 +24,7 @@ from broadloom.wire.link_messages import (
 )
 from broadloom.wire.types import AuthorState
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, attack_harness, both_modes
+from tests.attack.harness import AttackHarness, all_modes, attack_harness, signed_modes, tls_modes
 from tests.support import eventually
 
 SMALL = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=128 << 10, stall_timeout_s=0.3))
@@ -43,7 +42,7 @@ async def stalled_neighbor(harness: AttackHarness) -> Attacker:
     return attacker
 
 
-@both_modes
+@all_modes
 async def test_stalled_neighbor_is_dropped(mode: dict[str, Any]) -> None:
     async with attack_harness(settings=SMALL, **mode) as harness:
         attacker = await stalled_neighbor(harness)
@@ -51,14 +50,15 @@ async def test_stalled_neighbor_is_dropped(mode: dict[str, Any]) -> None:
         assert not harness.is_neighbor(attacker)
 
 
-async def test_credentials_of_invented_peers_are_bounded() -> None:
-    """With a shared key any member can invent peers, but no peer remembers more of them than the limit."""
+@signed_modes
+async def test_credentials_of_invented_peers_are_bounded(mode: dict[str, Any]) -> None:
+    """Any member can invent peers, with the shared key or as sessions of its ticket, but no peer remembers more of them
+    than the limit."""
     settings = Tuning(authors_max=INVENTED_PEERS // 3)
-    async with attack_harness(signed=True, settings=settings) as harness:
+    async with attack_harness(settings=settings, **mode) as harness:
         attacker = await harness.hostile_neighbor()
-        channel = ChannelName.parse(harness.name)
         for number in range(INVENTED_PEERS):
-            invented = PeerCredentials.from_key(channel, harness.options["key"])
+            invented = harness.member_credentials()
             attacker.send(Credential(invented.peer_id, invented.signer.credential))
             attacker.send(Credential(number, invented.signer.credential), Credential(number, b"nothing at all"))
             if number % 20 == 0:
@@ -69,8 +69,9 @@ async def test_credentials_of_invented_peers_are_bounded() -> None:
         assert len(verifier._verified) <= settings.authors_max
 
 
-async def test_endless_wants_do_not_block_the_loop() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_endless_wants_do_not_block_the_loop(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         await eventually(lambda: min(harness.sent.values()) > 20)
         attacker = await harness.hostile_neighbor()
         wants = [Want(harness.channels[index % 3].peer_id, 1, 4096) for index in range(WANTS)]
@@ -79,8 +80,9 @@ async def test_endless_wants_do_not_block_the_loop() -> None:
         assert harness.lag_s < 2
 
 
-async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
-    async with attack_harness(settings=SMALL) as harness:
+@tls_modes
+async def test_neighbor_that_requests_without_reading_is_dropped(mode: dict[str, Any]) -> None:
+    async with attack_harness(settings=SMALL, **mode) as harness:
         for _ in range(13):
             harness.sent[harness.victim.peer_id] = await harness.victim.broadcast(bytes(FRAGMENT_BYTES))
         attacker = await harness.hostile_neighbor()
@@ -105,8 +107,9 @@ async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
         assert queued_max <= SMALL.limits.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
 
 
-async def test_channel_close_of_an_attacker_is_ignored() -> None:
-    async with attack_harness(signed=True, settings=ChannelSettings(accept_channel_close=False)) as harness:
+@signed_modes
+async def test_channel_close_of_an_attacker_is_ignored(mode: dict[str, Any]) -> None:
+    async with attack_harness(settings=ChannelSettings(accept_channel_close=False), **mode) as harness:
         attacker = await harness.hostile_neighbor()
         behind = attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"behind it",)))
         attacker.send(CloseChannel(attacker.peer_id, 1, 1), attacker.credential(), behind)
@@ -114,8 +117,9 @@ async def test_channel_close_of_an_attacker_is_ignored() -> None:
         assert all(channel.is_connected for channel in harness.channels)
 
 
-async def test_implausible_numbers_are_rejected() -> None:
-    async with attack_harness(signed=True) as harness:
+@signed_modes
+async def test_implausible_numbers_are_rejected(mode: dict[str, Any]) -> None:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         honest = harness.channels[1].peer_id
         attacker.send(
@@ -130,7 +134,7 @@ async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -
     for _ in range(50):
         other = await harness.attack(harness.member_credentials() if harness.options.get("tls", True) else None)
         other.peer_id += 0 if harness.options.get("tls", True) else index
-        other.send(other.hello(signed=harness.options.get("tls", True)), LinkRequest())
+        other.send(other.hello(signed=harness.is_signed), LinkRequest())
         if isinstance(await other.until((LinkResponse, Reject)), LinkResponse):
             other.send(Digest(False, False, (), ()), Unlink(dial=peer_info, await_dial=None))
             await other.until_closed()
@@ -139,7 +143,7 @@ async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -
     raise AssertionError("the victim had no free slot")
 
 
-@both_modes
+@all_modes
 async def test_unreachable_addresses_do_no_harm(mode: dict[str, Any]) -> None:
     """They are cached, passed on and dialed; all that happens is that nothing answers."""
     peer_infos = [PeerInfo(1000 + index, Address(host, port)) for index, host in enumerate(HOSTS) for port in (0, 1)]
@@ -168,9 +172,10 @@ async def test_unreachable_addresses_do_no_harm(mode: dict[str, Any]) -> None:
         assert harness.victim._node.peer.state is PeerState.CONNECTED
 
 
-async def test_huge_sequence_gap_is_not_delivered() -> None:
+@signed_modes
+async def test_huge_sequence_gap_is_not_delivered(mode: dict[str, Any]) -> None:
     """The author itself skipped 2^62 numbers."""
-    async with attack_harness(signed=True) as harness:
+    async with attack_harness(**mode) as harness:
         attacker = await harness.hostile_neighbor()
         message = Broadcast(attacker.peer_id, 1 << 62, 1 << 62, (b"far",))
         attacker.send(attacker.credential(), attacker.signed(message))

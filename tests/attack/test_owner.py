@@ -16,8 +16,7 @@ from broadloom.protocol.owner import meter, quotas
 from broadloom.security import PeerCredentials
 from broadloom.wire.owner_messages import OwnerDocument, OwnerDocumentKind, OwnerNotice, OwnerWant
 from tests.attack.attacker import Attacker
-from tests.attack.harness import SEND_INTERVAL_S, AttackHarness, attack_harness
-from tests.attack.test_members import issue_tickets
+from tests.attack.harness import SEND_INTERVAL_S, AttackHarness, attack_harness, issue_tickets
 from tests.support import TIMEOUT_S, eventually
 
 CARD = OwnerDocumentKind.CARD

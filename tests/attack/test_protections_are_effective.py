@@ -9,10 +9,14 @@ import pytest
 
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.exchange import Exchange
+from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.owner.owner import Owner
+from broadloom.security import certificates, verification
+from broadloom.security.keys import peer_id_of
 from broadloom.security.verification import SessionSigner
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
+from broadloom.wire.exchange_messages import RejectReason
 from tests import support
 from tests.attack import attacker, harness, test_admission, test_crowds, test_members, test_neighbors
 
@@ -31,13 +35,15 @@ def assert_attack_succeeds(attack: Coroutine[Any, Any, None]) -> None:
 
 def test_forgeries_succeed_without_signature_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MessageVerifier, "verify", lambda *_: True)
-    assert_attack_succeeds(test_members.test_altered_payload_is_dropped())
+    for mode in ("signed", "tickets"):
+        assert_attack_succeeds(test_members.test_altered_payload_is_dropped(mode=harness.MODES[mode]))
     assert_attack_succeeds(test_members.test_hand_made_frames_of_a_consumer_are_dropped())
 
 
 def test_foreign_peer_id_succeeds_without_hello_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exchange, "_hello_error", lambda *_: None)
-    assert_attack_succeeds(test_members.test_exchange_with_foreign_peer_id_is_rejected())
+    for mode in ("signed", "tickets"):
+        assert_attack_succeeds(test_members.test_exchange_with_foreign_peer_id_is_rejected(mode=harness.MODES[mode]))
 
 
 def test_connection_floods_succeed_without_admission_control(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +61,18 @@ def test_revoked_neighbor_stays_without_recheck(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(SessionSigner, "recheck", lambda *_: None)
     monkeypatch.setattr(Owner, "exclusion_of", lambda *_: None)
     assert_attack_succeeds(test_admission.test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path))
+
+
+def test_expired_certificate_mutes_an_author_if_it_is_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = CredentialError(RejectReason.TICKET_EXPIRED, "expired")
+    monkeypatch.setattr(verification, "expired_error", lambda *_, **__: error)
+    attack = test_members.test_expired_certificate_that_a_member_made_for_an_author_does_not_mute_it
+    assert_attack_succeeds(attack(mode=harness.MODES["signed"], monkeypatch=monkeypatch))
+
+
+def test_session_key_with_two_tickets_divides_members_if_the_peer_id_ignores_the_ticket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (certificates, verification):
+        monkeypatch.setattr(module, "peer_id_of", lambda key, _ticket=None: peer_id_of(key))
+    assert_attack_succeeds(test_members.test_session_key_with_two_tickets_breaks_no_honest_link())

@@ -13,8 +13,7 @@ from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
 from broadloom.wire.link_messages import Credential
 from tests.attack.attacker import Attacker
-from tests.attack.harness import KEY, AttackHarness, attack_harness
-from tests.attack.test_members import issue_tickets
+from tests.attack.harness import KEY, AttackHarness, attack_harness, issue_tickets
 from tests.support import eventually
 
 

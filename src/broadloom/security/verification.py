@@ -125,20 +125,23 @@ class CertificateVerifier:
 
     def _check_time(self, certificate: x509.Certificate) -> None:
         now = self._now()
+        # With a shared key, every member can issue certificates for the session key of any other.
         if now > certificate.not_valid_after_utc:
-            raise expired_error(certificate.not_valid_after_utc)
+            raise expired_error(certificate.not_valid_after_utc, is_from_author=self._tickets)
         if now < certificate.not_valid_before_utc:
             begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
             raise CredentialError(
                 RejectReason.TICKET_EXPIRED,
                 f"the certificate is not valid before {begins}: check the clocks of both machines",
+                is_from_author=self._tickets,
             )
 
 
-def expired_error(end: datetime) -> CredentialError:
+def expired_error(end: datetime, *, is_from_author: bool = True) -> CredentialError:
     return CredentialError(
         RejectReason.TICKET_EXPIRED,
         f"the ticket expired at {end:%Y-%m-%d %H:%M} UTC: ask the channel's owner for a new one",
+        is_from_author=is_from_author,
     )
 
 
