@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 import broadloom
 from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOverflow
-from broadloom.channel.topics import PatternTrie, checked_pattern
+from broadloom.channel.topics import PatternTrie, _Node, checked_pattern
 from broadloom.errors import InboxOverflowError
 from broadloom.wire import WireError
 from broadloom.wire.message_headers import checked_headers, decode_headers, encode_headers, split_headers, with_headers
@@ -51,18 +53,63 @@ def test_trie_finds_what_the_patterns_mean(patterns: list[list[str]], topics: li
     assert all(trie.readers("/".join(topic)) == () for topic in topics)
 
 
-def test_matching_costs_the_same_with_ten_thousand_subscriptions() -> None:
-    trie: PatternTrie[int] = PatternTrie()
-    for number in range(10_000):
-        trie.add(f"sensors/{number}/*/value", number)
-    visited = 0
-    found = trie._match("sensors/77/x/value")
-    assert list(found) == [77]
-    node, levels = trie._root, ["sensors", "77", "x", "value"]
-    for level in levels:
-        visited += 1
-        node = node.children.get(level) or node.children["*"]
-    assert visited == len(levels), "one node per level: the others are not looked at"
+class CountingChildren(dict[str, _Node[int]]):
+    """Children of a node; every child that is looked up or iterated over is a visit."""
+
+    def __init__(self, visits: list[str]) -> None:
+        super().__init__()
+        self._visits = visits
+
+    def __contains__(self, level: object) -> bool:
+        self._visits.append(str(level))
+        return super().__contains__(level)
+
+    def __getitem__(self, level: str) -> _Node[int]:
+        self._visits.append(level)
+        return super().__getitem__(level)
+
+    def get(self, level: str, default: Any = None) -> Any:
+        self._visits.append(level)
+        return super().get(level, default)
+
+    def __iter__(self) -> Iterator[str]:
+        for level in super().__iter__():
+            self._visits.append(level)
+            yield level
+
+    def keys(self) -> Any:
+        return iter(self)
+
+    def values(self) -> Any:
+        return (super(CountingChildren, self).__getitem__(level) for level in self)
+
+    def items(self) -> Any:
+        return ((level, super(CountingChildren, self).__getitem__(level)) for level in self)
+
+
+def visits_of_a_match(monkeypatch: pytest.MonkeyPatch, subscriptions: int) -> list[str]:
+    """The levels that matching one topic looks at, among this many subscriptions."""
+    visits: list[str] = []
+
+    class CountingNode(_Node[int]):
+        def __init__(self, takes_any_levels: bool) -> None:
+            super().__init__(takes_any_levels)
+            self.children = CountingChildren(visits)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broadloom.channel.topics, "_Node", CountingNode)
+        trie: PatternTrie[int] = PatternTrie()
+        for number in range(subscriptions):
+            trie.add(f"sensors/{number}/*/value", number)
+    visits.clear()
+    assert trie.readers("sensors/7/x/value") == (7,)
+    return visits
+
+
+def test_matching_costs_the_same_with_ten_thousand_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (visits_of_a_match(monkeypatch, count) for count in (10, 10_000))
+    assert many == few
+    assert set(many) == {"sensors", "7", "x", "value", "*", "**"}, "levels of the topic and wildcards, no other pattern"
 
 
 @pytest.mark.parametrize(
