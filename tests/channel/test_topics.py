@@ -2,17 +2,22 @@
 
 import asyncio
 import random
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import broadloom
-from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOverflow
-from broadloom.channel.topics import PatternTrie, checked_pattern
+from broadloom import Message, Missed, NotConnectedError, SubscriptionOverflow
+from broadloom.channel.topics import PatternTrie, _Node, checked_pattern
 from broadloom.errors import InboxOverflowError
+from broadloom.protocol.link import Link
 from broadloom.wire import WireError
+from broadloom.wire.broadcast_frame import BROADCAST
+from broadloom.wire.codec import number_of
 from broadloom.wire.message_headers import checked_headers, decode_headers, encode_headers, split_headers, with_headers
 from broadloom.wire.payload_kind import HAS_HEADERS
 from tests.channel.joined import connected_channels
@@ -51,18 +56,63 @@ def test_trie_finds_what_the_patterns_mean(patterns: list[list[str]], topics: li
     assert all(trie.readers("/".join(topic)) == () for topic in topics)
 
 
-def test_matching_costs_the_same_with_ten_thousand_subscriptions() -> None:
-    trie: PatternTrie[int] = PatternTrie()
-    for number in range(10_000):
-        trie.add(f"sensors/{number}/*/value", number)
-    visited = 0
-    found = trie._match("sensors/77/x/value")
-    assert list(found) == [77]
-    node, levels = trie._root, ["sensors", "77", "x", "value"]
-    for level in levels:
-        visited += 1
-        node = node.children.get(level) or node.children["*"]
-    assert visited == len(levels), "one node per level: the others are not looked at"
+class CountingChildren(dict[str, _Node[int]]):
+    """Children of a node; every child that is looked up or iterated over is a visit."""
+
+    def __init__(self, visits: list[str]) -> None:
+        super().__init__()
+        self._visits = visits
+
+    def __contains__(self, level: object) -> bool:
+        self._visits.append(str(level))
+        return super().__contains__(level)
+
+    def __getitem__(self, level: str) -> _Node[int]:
+        self._visits.append(level)
+        return super().__getitem__(level)
+
+    def get(self, level: str, default: Any = None) -> Any:
+        self._visits.append(level)
+        return super().get(level, default)
+
+    def __iter__(self) -> Iterator[str]:
+        for level in super().__iter__():
+            self._visits.append(level)
+            yield level
+
+    def keys(self) -> Any:
+        return iter(self)
+
+    def values(self) -> Any:
+        return (super(CountingChildren, self).__getitem__(level) for level in self)
+
+    def items(self) -> Any:
+        return ((level, super(CountingChildren, self).__getitem__(level)) for level in self)
+
+
+def visits_of_a_match(monkeypatch: pytest.MonkeyPatch, subscriptions: int) -> list[str]:
+    """The levels that matching one topic looks at, among this many subscriptions."""
+    visits: list[str] = []
+
+    class CountingNode(_Node[int]):
+        def __init__(self, takes_any_levels: bool) -> None:
+            super().__init__(takes_any_levels)
+            self.children = CountingChildren(visits)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broadloom.channel.topics, "_Node", CountingNode)
+        trie: PatternTrie[int] = PatternTrie()
+        for number in range(subscriptions):
+            trie.add(f"sensors/{number}/*/value", number)
+    visits.clear()
+    assert trie.readers("sensors/7/x/value") == (7,)
+    return visits
+
+
+def test_matching_costs_the_same_with_ten_thousand_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (visits_of_a_match(monkeypatch, count) for count in (10, 10_000))
+    assert many == few
+    assert set(many) == {"sensors", "7", "x", "value", "*", "**"}, "levels of the topic and wildcards, no other pattern"
 
 
 @pytest.mark.parametrize(
@@ -149,8 +199,27 @@ async def test_message_carries_topic_headers_and_time() -> None:
         assert (message.topic, message.headers, message.sent_at_ms) == (None, {}, None)
 
 
-def test_message_without_headers_is_sent_as_before() -> None:
-    assert Batch(broadloom.PeerId(1), 1, (b"x",), 1).message(0) == Message(broadloom.PeerId(1), 1, b"x", 1)
+async def test_message_without_headers_is_sent_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived: list[bytes] = []
+    on_frame = Link.on_frame
+
+    def keep(link: Link, frame: bytes) -> None:
+        if number_of(frame) == BROADCAST:
+            arrived.append(frame)
+        on_frame(link, frame)
+
+    monkeypatch.setattr(Link, "on_frame", keep)
+    async with connected_channels(2) as (one, two):
+        await one.broadcast(b"hello")
+        message = await two.receive(20)
+        assert [frame.hex() for frame in arrived] == [
+            "0000004c 00000015 00000001 00000000"  # length, broadcast, hops, age
+            f"{one.peer_id:016x} 0000000000000001"  # author, sequence
+            "00000000 00000001 00000000 00000000"  # first of the stream, one message, flood, data
+            "00000001 00000000 00000000"  # normal priority, no TTL, no signature
+            "00000001 00000005 00000005 68656c6c 6f000000".replace(" ", "")  # one size, sum of sizes, "hello"
+        ]
+        assert message == Message(one.peer_id, 1, b"hello", 1)
 
 
 async def test_each_subscription_gets_what_matches_and_the_channel_gets_everything() -> None:
