@@ -1,7 +1,7 @@
 """A task farm: a host divides work, workers take portions, and the portions of a killed worker go to another.
 
 The host addresses no worker: it requests an operation, and the switch finds the worker with the least to do. Workers
-can join and leave at any time, also on other machines. Here the host starts three, and kills one.
+can join and leave at any time, also on other machines. Here the host starts three; the first one hangs, and is killed.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from broadloom.switch import HandledRequest, Switch, SwitchReply
 PORTION = 500
 
 
-async def work(name: str) -> None:
+async def work(name: str, seconds: str) -> None:
     async with broadloom.connect(name) as channel, Switch(channel, session="farm") as switch:
 
         @switch.handle("count primes", concurrency=1)
         async def count(request: HandledRequest) -> bytes:
             first, last = request.json()
-            await asyncio.sleep(0.05)  # longer work would run in a thread
+            await asyncio.sleep(float(seconds))  # longer work would run in a thread
             return b"%d" % sum(all(n % d for d in range(2, int(n**0.5) + 1)) for n in range(max(first, 2), last))
 
         await asyncio.get_running_loop().create_future()  # until it is killed
@@ -29,7 +29,8 @@ async def work(name: str) -> None:
 
 async def main() -> None:
     name = f"farm/{uuid4()}"
-    workers = [await asyncio.create_subprocess_exec(sys.executable, __file__, name) for _ in range(3)]
+    start = asyncio.create_subprocess_exec
+    workers = [await start(sys.executable, __file__, name, seconds) for seconds in ("3600", "0.05", "0.05")]
     async with broadloom.connect(name) as channel, Switch(channel, session="farm") as switch:
         await switch.wait_for_handler("count primes", count=len(workers))
         portions = [[first, first + PORTION] for first in range(0, 24 * PORTION, PORTION)]
@@ -46,4 +47,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1]) if len(sys.argv) > 1 else main())
+    asyncio.run(work(*sys.argv[1:]) if len(sys.argv) > 1 else main())

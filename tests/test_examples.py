@@ -24,7 +24,7 @@ EXPECTED_OUTPUT = {
     "rules.py": "The partner reads: Plan B: ask [redacted]",
     "sensors.py": "missed: 0",
     "tape.py": "0 dropped",
-    "task_farm.py": "1438 primes below 12000",
+    "task_farm.py": "1438 primes below 12000\n8 portions were given to another worker",
 }
 
 

@@ -4,6 +4,9 @@ import json
 import signal
 from pathlib import Path
 
+import broadloom.sync
+from broadloom.mailboxes.sync import Mailboxes
+from tests.channel.joined import QUICK
 from tests.cli.harness import new_channel, run, running_command
 
 
@@ -33,6 +36,23 @@ def test_value_outlives_owner_and_keeper_and_is_watched_read_and_listed(tmp_path
         assert (code, listed["owner"], listed["class"], listed["is_valid"]) == (0, "kiln", 10, True)
         watcher.signal(signal.SIGINT)
         assert watcher.wait().code == 0
+
+
+def test_letter_is_posted_to_a_mailbox_of_a_member() -> None:
+    channel = new_channel()
+    with (
+        broadloom.sync.connect(channel, settings=QUICK, name="kiln") as joined,
+        Mailboxes(joined) as boxes,
+    ):
+        jobs = boxes.bind("jobs", keep="queue", receive="polled")
+        assert run("mailbox", "post", channel, "kiln", "jobs", "heat to 900") == (0, "", "")
+        code, out, err = run("mailbox", "post", channel, "kiln", "jobs", "--json", typed="cool down")
+        assert (code, json.loads(out), err) == (0, {"name": "jobs", "owner": "kiln", "arrived": True}, "")
+        letters = list(iter(jobs.receive_nowait, None))
+        assert [each.text for each in letters] == ["heat to 900", "cool down"], "they have arrived"
+        code, out, err = run("mailbox", "post", channel, "kiln", "plans", "heat to 900")
+        assert (code, out) == (1, "")
+        assert "plans" in err
 
 
 def test_missing_mailbox_and_owner_are_errors() -> None:

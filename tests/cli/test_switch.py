@@ -52,6 +52,48 @@ def test_request_is_handled_by_a_command() -> None:
         assert (code, [json.loads(line)["state"] for line in out.splitlines()]) == (0, ["ready", "handled", "handled"])
 
 
+def test_notice_is_handled_or_only_sent() -> None:
+    channel = new_channel()
+    with switch_here(channel) as switch:
+        handled: list[str] = []
+        switch.handle("saved")(lambda notice: handled.append(notice.text))
+        assert run("switch", "notify", channel, "saved", "notes", *ANNA) == (0, "handled\n", "")
+        code, out, _ = run("switch", "notify", channel, "printed", *ANNA, "--json")
+        assert (code, json.loads(out)["operation"], json.loads(out)["state"]) == (0, "printed", "sent")
+        wait_until(lambda: handled)
+        assert handled == ["notes"]
+
+
+def test_messages_about_a_file_are_observed() -> None:
+    channel = new_channel()
+    with (
+        running_command("switch", "observe", channel, "saved", "--file", "notes", *ANNA, "--json") as observer,
+        switch_here(channel) as switch,
+    ):
+        wait_until(lambda: any(each.patterns for each in switch.registrations()))
+        for operation, file in (("saved", "letters"), ("printed", "notes"), ("saved", "notes")):
+            switch.notify(operation, b"now", file=file)
+        observer.wait_for_output('"saved"')
+        observer.signal(signal.SIGINT)
+        code, out, _ = observer.wait()
+        (message,) = [json.loads(line) for line in out.splitlines()]
+        assert (code, message["file"], message["state"], message["text"]) == (0, "notes", "sent", "now")
+
+
+def test_registrations_are_listed() -> None:
+    channel = new_channel()
+    with switch_here(channel) as switch:
+        switch.handle("upper", rank=3)(lambda request: request.data.upper())
+        switch.observe("saved", file="notes")
+        code, out, _ = run("switch", "list", channel, "--no-tls", "--json")
+        (listed,) = [json.loads(line) for line in out.splitlines()]
+        assert (code, listed["session"], listed["files"]) == (0, "anna", ["notes"])
+        patterns = [(each["kind"], each["operations"], each["rank"]) for each in listed["patterns"]]
+        assert patterns == [("handle", ["upper"], 3), ("observe", ["saved"], 0)]
+        code, out, _ = run("switch", "list", channel, "--no-tls")
+        assert (code, "upper" in out, "saved" in out) == (0, True, True)
+
+
 @pytest.mark.long
 def test_messages_are_followed_listed_and_observed() -> None:
     channel = new_channel()

@@ -70,8 +70,8 @@ class Harness(Protocol):
 
 
 class SimHarness:
-    def __init__(self) -> None:
-        self.simulation = Simulation(7, SimulationSettings(peer=Tuning(), roster=True))
+    def __init__(self, seed: int = 7) -> None:
+        self.simulation = Simulation(seed, SimulationSettings(peer=Tuning(), roster=True))
         self._programs: dict[Program, SimProgram] = {}
 
     async def add(self, owner: str, *, store: MailboxStore | None = None, is_synced: bool = True) -> Program:

@@ -17,7 +17,7 @@ from broadloom.mailboxes import (
 )
 from broadloom.mailboxes.messages import WireLetter
 from broadloom.mailboxes.model import Ack
-from tests.mailboxes.harness import Harness
+from tests.mailboxes.harness import Harness, SimHarness
 from tests.mailboxes.sim_runtime import Disk
 
 
@@ -263,6 +263,18 @@ async def test_value_bound_to_presence_is_gone_with_its_owner(harness: Harness) 
     await harness.until(lambda: not ben.value("cursor") and not carl.value("cursor"))
     assert (ben.value("color"), carl.value("color")) == (b"red", b"red")
     assert ben.changes[-1].reason is GoneReason.OWNER_GONE
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+async def test_value_bound_to_presence_is_gone_within_three_seconds_of_the_death_of_its_owner(seed: int) -> None:
+    harness = SimHarness(seed)
+    anna, *others = [await harness.add(owner) for owner in ("anna", "ben", "carl", "dora", "emil", "fred", "gina")]
+    anna.bind("cursor", 8, while_here=True)
+    anna.put("cursor", b"3,4")
+    await harness.until(lambda: all(each.value("cursor") for each in others))
+    await harness.kill(anna)
+    await harness.until(lambda: not any(each.value("cursor") for each in others), within_s=3.0)
+    assert {each.changes[-1].reason for each in others} == {GoneReason.OWNER_GONE}
 
 
 async def test_late_joiner_has_all_values_and_bindings(harness: Harness) -> None:

@@ -1,16 +1,23 @@
 """Random histories of the switch in the simulator, with kills, leaves, joins and partitions: what must hold in each.
 
-- A request has at most one handler. With `IfLost.NEXT`, a second one only after the first was lost.
+- A request has at most one handler. With `IfLost.NEXT`, a second one only after the first was lost: it was killed, has
+  left, or was cut off from the program that handed it the request.
 - A request has exactly one end, and not later than a second after its deadline.
 - A request that was handled was handled by the program that its reply names, and with the right reply.
 - `NO_HANDLER` is never reported while a handler has been there, undisturbed, for some time.
 - An observer gets each message at most once in each state, and the messages of a sender in order.
 
+Every second history also has a program type that is started: some of these programs exit at once, some never register,
+and the others join the channel.
+
 As a program: `python -m tests.switch.history SEEDS`.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from broadloom.switch.handlers import Handler, HandlerCall
 from broadloom.switch.model import (
@@ -30,8 +37,9 @@ from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import TapeFactory
+from broadloom.wire import PeerId
 from tests.histories import SimHistory, main, run_history
-from tests.switch.sim_runtime import SimSwitchRuntime
+from tests.switch.sim_runtime import SimProgram, SimSwitchRuntime
 
 OPERATIONS = "put", "get", "work"
 FILES = "alpha", "beta"
@@ -41,6 +49,28 @@ STABLE_S = 15.0
 LATE_S = 1.0
 HANDLES = (Pattern(True, ("calc",), program="calc", disposition=Disposition.QUEUE),)
 PROGRAMS = {"calc": ProgramType("calc", handles=HANDLES)}
+STARTED = ProgramType(
+    "adder",
+    start=("adder",),
+    ready_s=4.0,
+    again_after_s=1.0,
+    idle_s=10.0,
+    start_for=("ben",),
+    handles=(Pattern(True, ("sum",), program="adder", disposition=Disposition.START),),
+)
+
+
+class Handling(NamedTuple):
+    """A message in a handler."""
+
+    program: "HistoryProgram"
+    handed_by: "HistoryProgram"
+    """The sender, or a host of programs."""
+
+
+class Partition(NamedTuple):
+    side: frozenset[SimNode]
+    healed_at: float
 
 
 @dataclass
@@ -50,24 +80,76 @@ class RequestRecord:
     sent_at: float
     timeout_s: float
     ends: list[SwitchReply] = field(default_factory=list)
-    handlers: list["HistoryProgram"] = field(default_factory=list)
+    handlings: list[Handling] = field(default_factory=list)
+
+
+class HistoryRuntime(SimSwitchRuntime):
+    """Its programs are started in the same simulation."""
+
+    history: "History"
+
+    def start_program(self, program: ProgramType, on_exit: Callable[[str], None]) -> SimProgram:
+        return StartedProgram(self.history, self, program, on_exit)
+
+
+class StartedProgram(SimProgram):
+    """A program that a host has started: it exits at once, never registers, or joins the channel."""
+
+    def __init__(
+        self, history: "History", host: HistoryRuntime, program: ProgramType, on_exit: Callable[[str], None]
+    ) -> None:
+        super().__init__(program, on_exit)
+        self._history = history
+        self._host = host
+        self._node: SimNode | None = None
+        self._running: HistoryProgram | None = None
+        chance = history.random.random()
+        history.counts["started"] += 1
+        if chance < 0.2:
+            host.call_later(0.05, self.exit, "exited with status 1")
+        elif chance < 0.9:
+            self._node = history.sim.add_peer()
+            self._node.call_later(0.1, self._open_switch)
+
+    def _open_switch(self) -> None:
+        assert self._node is not None
+        if self._node.is_connected:
+            self._running = HistoryProgram(self._history, self._node, self._host.core.session, self.program.name)
+            self._running.on_gone = lambda: self._host.call_later(0.02, self.exit, "was killed")
+            self._history.programs.append(self._running)
+        else:
+            self._node.call_later(0.1, self._open_switch)
+
+    def terminate(self) -> None:
+        super().terminate()
+        if self._running is not None:
+            self._running.leave()
+        elif self._node is not None:
+            self._node.kill()
 
 
 class HistoryProgram:
     """A program that handles and observes at random, and replies now, later or never."""
 
-    def __init__(self, history: "History", node: SimNode) -> None:
+    def __init__(
+        self, history: "History", node: SimNode, session: str | None = None, program: str | None = None
+    ) -> None:
         self.history = history
         self.node = node
         self.random = Random(history.random.getrandbits(64))
-        self.session = self.random.choice(SESSIONS)
-        self.program = "calc" if self.random.random() < 0.15 else ""
+        self.session = session or self.random.choice(SESSIONS)
+        self.program = program or ("calc" if self.random.random() < 0.15 else "")
         is_host = self.random.random() < 0.3
-        self.core = SimSwitchRuntime(node, self.session, self.program, PROGRAMS if is_host else None).core
+        runtime = HistoryRuntime(node, self.session, self.program, history.program_types if is_host else None)
+        runtime.history = history
+        self.core = runtime.core
         self.handlers: list[tuple[Handler, float]] = []
         self.observed: dict[ObserverEntry, dict[tuple[MessageId, MessageState], None]] = {}
+        self.is_gone = False
+        """Killed, or left."""
+        self.on_gone: Callable[[], object] | None = None
         if self.program:
-            self.add_handler("calc", None)
+            self.add_handler("sum" if self.program == STARTED.name else "calc", None)
         for _ in range(self.random.randrange(3)):
             self.register()
         if self.random.random() < 0.5:
@@ -96,6 +178,21 @@ class HistoryProgram:
         self.observed[entry] = {}
         self.core.add_observer(entry)
 
+    def kill(self) -> None:
+        self._go()
+        self.node.kill()
+
+    def leave(self) -> None:
+        if not self.is_gone:
+            self._go()
+            self.core.close()
+            self.node.leave()
+
+    def _go(self) -> None:
+        self.is_gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
     # -- what it gets
 
     def on_copy(self, entry: ObserverEntry, message: SwitchMessage) -> None:
@@ -110,7 +207,7 @@ class HistoryProgram:
         seen[message.id, message.state] = None
 
     def on_call(self, call: HandlerCall) -> None:
-        self.history.on_handled(self, call.message)
+        self.history.on_handled(self, call.message, call.peer_id)
         call.on_cancel = call.done
         match self.random.randrange(10):
             case 0:
@@ -141,9 +238,13 @@ class History(SimHistory):
         super().__init__(seed, tape_factory=tape_factory)
         self.random = Random(seed)
         self.programs: list[HistoryProgram] = []
+        has_starts = seed % 2 == 0
+        self.program_types = {**PROGRAMS, STARTED.name: STARTED} if has_starts else PROGRAMS
+        self.operations = [*OPERATIONS, "calc", "sum"] if has_starts else [*OPERATIONS, "calc"]
+        self.partitions: list[Partition] = []
         self.records: dict[MessageId, RequestRecord] = {}
         self.given_up: dict[MessageId, None] = {}
-        self.at_once: list[tuple[HistoryProgram, SwitchMessage]] = []
+        self.at_once: list[tuple[HistoryProgram, SwitchMessage, PeerId]] = []
         """What a program handled before `send` returned."""
         self.disturbed_at = 0.0
         for _ in range(peers):
@@ -165,15 +266,16 @@ class History(SimHistory):
         self.disturbed_at = self.sim.clock.now
         match self.random.randrange(5):
             case 0 | 1 if len(self.alive) > 3:
-                self.random.choice(self.alive).node.kill()
+                self.random.choice(self.alive).kill()
             case 2 if len(self.alive) > 3:
-                program = self.random.choice(self.alive)
-                program.core.close()
-                program.node.leave()
+                self.random.choice(self.alive).leave()
             case 3:
-                self.sim.partition(0.5)
+                side = self.sim.sample(round(len(self.sim.alive) * 0.5))
+                self.partitions.append(Partition(frozenset(side), math.inf))
+                self.sim.partition(side)
                 self.sim.run_for(self.random.choice([1.0, 12.0]))
                 self.sim.heal()
+                self.partitions[-1] = self.partitions[-1]._replace(healed_at=self.sim.clock.now)
                 self.disturbed_at = self.sim.clock.now
             case _:
                 self.join()
@@ -182,7 +284,7 @@ class History(SimHistory):
         if not self.alive:
             return
         sender = self.random.choice(self.alive)
-        operation = self.random.choice([*OPERATIONS, "calc"])
+        operation = self.random.choice(self.operations)
         file = self.random.choice(["", *FILES])
         scope = self.random.choice(list(Scope)[1:]) if file else Scope.SESSION
         kind = MessageClass.NOTICE if self.random.random() < 0.2 else MessageClass.REQUEST
@@ -203,8 +305,8 @@ class History(SimHistory):
         record = RequestRecord(sender, out.message, self.sim.clock.now, timeout_s)
         self.records[out.message.id] = record
         at_once, self.at_once = self.at_once, []
-        for program, message in at_once:
-            self.on_handled(program, message)
+        for program, message, peer_id in at_once:
+            self.on_handled(program, message, peer_id)
         for step in early:
             self.on_step(step, early)
         if self.random.random() < 0.03:
@@ -223,27 +325,47 @@ class History(SimHistory):
 
     # -- what must hold
 
-    def on_handled(self, program: HistoryProgram, message: SwitchMessage) -> None:
+    def on_handled(self, program: HistoryProgram, message: SwitchMessage, peer_id: PeerId) -> None:
         record = self.records.get(message.id)
         if record is None:
             if message.id not in self.given_up:
-                self.at_once.append((program, message))  # it is being sent at this moment
+                self.at_once.append((program, message, peer_id))  # it is being sent at this moment
             return
-        is_repeated = bool(record.handlers)
-        may_repeat = message.if_lost is IfLost.NEXT
-        if is_repeated and not may_repeat:
-            self.fail(f"{message.id} has two handlers: {record.handlers[-1].node}, {program.node}")
-        record.handlers.append(program)
+        if record.handlings:
+            earlier = record.handlings[-1].program.node
+            if message.if_lost is not IfLost.NEXT:
+                self.fail(f"{message.id} has two handlers: {earlier}, {program.node}")
+            if not self.is_lost(record, record.handlings[-1]):
+                self.fail(f"{message.id} has a second handler, {program.node}, but {earlier} was not lost")
+            self.counts["handled again"] += 1
+        self.counts["handled by a started program"] += program.program == STARTED.name
+        handed_by = next(each for each in self.programs if each.core.runtime.peer_id == peer_id)
+        record.handlings.append(Handling(program, handed_by))
         if message.scope.is_local and program.session != record.sender.session:
             self.fail(f"{program.node} handles {message.id} of another session")
+
+    def is_lost(self, record: RequestRecord, handling: Handling) -> bool:
+        """Whether the sender could lose this handler, or the host that handed the request to it."""
+        program, host = handling
+        is_cut_off = self.were_separated(host, program, record.sent_at) or self.were_separated(
+            record.sender, host, record.sent_at
+        )
+        return program.is_gone or host.is_gone or is_cut_off
+
+    def were_separated(self, one: HistoryProgram, other: HistoryProgram, since: float) -> bool:
+        return any(
+            (one.node in partition.side) != (other.node in partition.side)
+            for partition in self.partitions
+            if partition.healed_at > since
+        )
 
     def on_declined(self, program: HistoryProgram, message: SwitchMessage) -> None:
         if message.message_class is MessageClass.NOTICE:
             return
         record = self.records.get(message.id)
-        if record is not None and program in record.handlers:
-            record.handlers.remove(program)
-        self.at_once = [(one, each) for one, each in self.at_once if one is not program or each.id != message.id]
+        if record is not None:
+            record.handlings = [each for each in record.handlings if each.program is not program]
+        self.at_once = [each for each in self.at_once if each[0] is not program or each[1].id != message.id]
 
     def on_end(self, record: RequestRecord, end: SwitchReply) -> None:
         now = self.sim.clock.now
@@ -256,7 +378,7 @@ class History(SimHistory):
         if record.message.message_class is MessageClass.NOTICE:
             return
         if end.state is MessageState.HANDLED:
-            handled_by = [each.core.runtime.peer_id for each in record.handlers]
+            handled_by = [each.program.core.runtime.peer_id for each in record.handlings]
             if end.handler not in handled_by:
                 self.fail(f"{end.id} was handled by {handled_by}, not by {end.handler}")
             if end.data != record.message.data[::-1]:
@@ -265,7 +387,7 @@ class History(SimHistory):
             self.check_no_handler(record)
 
     def check_no_handler(self, record: RequestRecord) -> None:
-        if record.handlers:
+        if record.handlings:
             self.fail(f"{record.message.id} ends with NO_HANDLER, but was handled")
         since = min(record.sent_at, self.sim.clock.now) - STABLE_S
         if self.disturbed_at > since:

@@ -1,14 +1,16 @@
 """Random histories: one handler and one end for every request; and broken switches, which the checks must find."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broadloom.protocol.requests.outgoing import OutcomeKind
+from broadloom.switch.codec import Verdict
 from broadloom.switch.directory import Directory
 from broadloom.switch.handlers import Handlers
-from broadloom.switch.model import IfLost
+from broadloom.switch.model import FailureReason, IfLost
 from broadloom.switch.observers import Observers
 from broadloom.switch.outgoing import Sender
 from tests.histories import HistoryError
@@ -38,6 +40,15 @@ def test_deadline_of_a_request_holds_if_another_begins_while_one_ends() -> None:
     run_seed(1763)
 
 
+def test_programs_that_are_started_occur_in_the_histories() -> None:
+    counts = Counter[str]()
+    for seed in range(2, 22, 2):
+        counts.update(run_seed(seed).counts)
+    assert counts["started"]
+    assert counts["handled by a started program"]
+    assert counts["NOT_STARTED"]
+
+
 def test_same_seed_gives_the_same_history() -> None:
     histories = [run_seed(3), run_seed(3)]
     assert histories[0].counts == histories[1].counts
@@ -56,6 +67,17 @@ def asks_the_next_one_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
         on_outcome(self, out, candidate, outcome)
 
     monkeypatch.setattr(Sender, "_on_outcome", mutant)
+
+
+def takes_a_refusal_for_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_result = Sender._on_result
+
+    def mutant(self: Sender, out: Any, result: Any) -> None:
+        if result.reason is FailureReason.REFUSED and out.message.if_lost is IfLost.NEXT:
+            result = result._replace(verdict=Verdict.DECLINED)
+        on_result(self, out, result)
+
+    monkeypatch.setattr(Sender, "_on_result", mutant)
 
 
 def hands_a_message_to_two_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +126,8 @@ def observes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     ("mutate", "finding"),
     [
         pytest.param(asks_the_next_one_after_a_loss, "two handlers|was handled by|NO_HANDLER", marks=pytest.mark.long),
-        (hands_a_message_to_two_handlers, "two handlers"),
+        (takes_a_refusal_for_a_loss, "has a second handler, .* was not lost"),
+        (hands_a_message_to_two_handlers, "two handlers|a second handler"),
         pytest.param(takes_an_incomplete_directory_for_complete, "ends with NO_HANDLER, but", marks=pytest.mark.long),
         (forgets_parked_requests, "has no end|beyond"),
         (ends_twice, "two ends"),

@@ -1,6 +1,7 @@
 """The fields of a message (SW-11 to SW-22), and their encoding."""
 
 import contextlib
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -29,10 +30,12 @@ from broadloom.switch.model import (
     Recipient,
     Scope,
     SwitchMessage,
+    SwitchReply,
 )
 from broadloom.switch.patterns import message_scope
+from broadloom.switch.program_types import parse_program_types
 from broadloom.wire import WireError
-from tests.switch.harness import SwitchHarness, settle
+from tests.switch.harness import Program, SwitchHarness, settle
 
 
 async def test_sw_11_ids_name_the_sender_and_are_unique(harness: SwitchHarness) -> None:
@@ -91,19 +94,58 @@ async def test_sw_14_dispatch_list_has_every_copy_with_session_and_time(harness:
     assert times == sorted(times)
 
 
-async def test_sw_15_to_20_handler_gets_session_file_class_operation_data_and_program(harness: SwitchHarness) -> None:
-    sender, program = await harness.add("anna", "shell"), await harness.add("ben", "editor")
-    program.handle("put", file="alpha")
+class Exchange(NamedTuple):
+    """A request and a notice of `sender`, which `handler` has got."""
+
+    sender: Program
+    handler: Program
+    request: SwitchMessage
+    notice: SwitchMessage
+    reply: SwitchReply
+
+
+@pytest.fixture
+async def exchange(harness: SwitchHarness) -> Exchange:
+    sender, handler = await harness.add("anna", "shell"), await harness.add("ben", "editor")
+    handler.handle("put", file="alpha")
     await settle(harness)
-    sent = sender.request("put", b"arguments", file="alpha", scope=Scope.FILE_OR_SESSION)
-    await harness.until(lambda: sent.end)
-    (message,) = program.handled
-    assert (message.session, message.file, message.scope) == ("anna", "alpha", Scope.FILE_OR_SESSION)  # 15, 16
-    assert (message.message_class, message.state) == (MessageClass.REQUEST, MessageState.SENT)  # 17, 18
-    assert (message.operation, message.data) == ("put", b"arguments")  # 19
-    assert (message.sender, message.sender_program) == (sender.id, "shell")  # 20
-    assert sent.end is not None
-    assert (sent.end.handler, sent.end.handler_program) == (program.id, "editor")  # 20
+    request = sender.request("put", b"arguments", file="alpha", scope=Scope.FILE_OR_SESSION)
+    await harness.until(lambda: request.end)
+    assert request.end is not None
+    sender.notify("put", file="alpha")
+    await harness.until(lambda: len(handler.handled) == 2)
+    got, notice = handler.handled
+    return Exchange(sender, handler, got, notice, request.end)
+
+
+async def test_sw_15_handler_gets_the_session_of_the_sender(exchange: Exchange) -> None:
+    assert exchange.request.session == exchange.notice.session == "anna"
+
+
+async def test_sw_16_handler_gets_the_file_and_the_scope(exchange: Exchange) -> None:
+    assert (exchange.request.file, exchange.request.scope) == ("alpha", Scope.FILE_OR_SESSION)
+    assert (exchange.notice.file, exchange.notice.scope) == ("alpha", Scope.FILE)
+
+
+async def test_sw_17_class_is_request_or_notice(exchange: Exchange) -> None:
+    assert list(MessageClass) == [MessageClass.REQUEST, MessageClass.NOTICE]
+    assert exchange.request.message_class is MessageClass.REQUEST
+    assert exchange.notice.message_class is MessageClass.NOTICE
+
+
+async def test_sw_18_message_is_created_by_default_and_sent_when_a_handler_gets_it(exchange: Exchange) -> None:
+    made = SwitchMessage(MessageId(1, 1), MessageClass.REQUEST, Scope.SESSION, Recipient.BOTH, "anna", "", "put", b"")
+    assert made.state is MessageState.CREATED
+    assert exchange.request.state is exchange.notice.state is MessageState.SENT
+
+
+async def test_sw_19_handler_gets_the_operation_and_its_arguments(exchange: Exchange) -> None:
+    assert (exchange.request.operation, exchange.request.data) == ("put", b"arguments")
+
+
+async def test_sw_20_sender_and_handler_are_known_with_their_program_types(exchange: Exchange) -> None:
+    assert (exchange.request.sender, exchange.request.sender_program) == (exchange.sender.id, "shell")
+    assert (exchange.reply.handler, exchange.reply.handler_program) == (exchange.handler.id, "editor")
 
 
 def test_sw_18_states_are_those_of_the_document_and_accepted() -> None:
@@ -116,11 +158,37 @@ def test_sw_21_dispositions_are_queue_start_and_fail() -> None:
     assert {each.name for each in Disposition} == {"DEFAULT", "FAIL", "START", "QUEUE"}
 
 
+@pytest.mark.parametrize("disposition", [Disposition.DEFAULT, Disposition.FAIL])
+async def test_sw_21_request_for_a_program_that_does_not_run_fails_by_default(
+    harness: SwitchHarness, disposition: Disposition
+) -> None:
+    fields = {"start": ["starcalc"], "handles": [{"operation": "calc"}]}
+    types = parse_program_types({"programs": {"starcalc": fields}})
+    assert types["starcalc"].handles[0].disposition is Disposition.FAIL
+    sender = await harness.add()
+    await harness.add(programs=types)
+    await settle(harness)
+    sent = sender.request("calc", disposition=disposition)
+    await harness.until(lambda: sent.end)
+    assert sent.states == [MessageState.SENT, MessageState.FAILED], "neither queued nor started"
+    assert sent.reason is FailureReason.NO_HANDLER
+
+
 def test_sw_22_failure_reasons_are_a_fixed_list() -> None:
     assert [reason.name for reason in FailureReason] == [
         "NO_HANDLER", "ALL_DECLINED", "REFUSED", "HANDLER_DIED", "TIMED_OUT", "NOT_STARTED", "QUEUE_FULL", "EXPIRED",
         "TOO_LARGE", "NOT_ALLOWED", "DISCONNECTED",
     ]  # fmt: skip
+
+
+async def test_sw_22_message_has_no_failure_reason_unless_it_has_failed(
+    harness: SwitchHarness, exchange: Exchange
+) -> None:
+    assert (exchange.request.reason, exchange.notice.reason, exchange.reply.reason) == (None, None, None)
+    failed = exchange.sender.request("nobody")
+    await harness.until(lambda: failed.end)
+    assert failed.end is not None
+    assert (failed.end.state, failed.end.reason) == (MessageState.FAILED, FailureReason.NO_HANDLER)
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)

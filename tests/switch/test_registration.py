@@ -2,7 +2,10 @@
 
 import pytest
 
+from broadloom.switch import HandledRequest, Switch
 from broadloom.switch.model import FailureReason, MessageClass, MessageState, Scope
+from tests.channel.joined import connected_channels
+from tests.support import TIMEOUT_S, eventually
 from tests.switch.harness import SwitchHarness, settle
 
 NO_HANDLER = FailureReason.NO_HANDLER
@@ -50,6 +53,33 @@ async def test_sw_4_registration_has_patterns_and_a_program_type(harness: Switch
     assert (body.session, body.program, len(body.patterns)) == ("anna", "editor", 2)
 
 
+async def test_sw_4_program_is_signaled_in_the_ways_that_it_has_registered() -> None:
+    async with (
+        connected_channels(2) as (here, there),
+        Switch(here, session="anna") as sender,
+        Switch(there, session="anna") as program,
+    ):
+        called: list[str] = []
+
+        @program.handle("saved")
+        def handle(request: HandledRequest) -> None:
+            called.append(f"handler of {request.operation}")
+
+        program.observe("saved", lambda message: called.append(f"observer of {message.operation}"), state="sent")
+        iterated = program.observe("saved", state="sent")
+        polled = program.observe("saved", state="sent")
+        await sender.wait_for_handler("saved", timeout_s=TIMEOUT_S)
+        await sender.wait_until_complete(timeout_s=TIMEOUT_S)
+        assert await sender.notify("saved", timeout_s=TIMEOUT_S) is MessageState.HANDLED
+        await eventually(lambda: len(called) == 2 and polled.unread_count)
+        assert sorted(called) == ["handler of saved", "observer of saved"]
+        assert (await anext(aiter(iterated))).operation == "saved"
+        copy = polled.receive_nowait()
+        assert copy is not None
+        assert copy.operation == "saved"
+        assert polled.receive_nowait() is None
+
+
 async def test_sw_5_registrations_are_added_and_removed_in_parts(harness: SwitchHarness) -> None:
     sender, program = await harness.add(), await harness.add()
     first = program.handle("first")
@@ -84,7 +114,7 @@ async def test_sw_6_what_a_pattern_does_not_name_matches_everything(pattern: dic
 
     message = SwitchMessage(
         MessageId(1, 1), MessageClass.REQUEST, Scope.FILE, Recipient.BOTH, "anna", "alpha", "put", b""
-    )
+    )._replace(state=MessageState.SENT)
     options = {"file": None, "scope": None, "message_class": None, "state": None, **pattern}
     made = make_pattern(False, options.pop("operation"), rank=0, **options)
     assert made.matches(message, is_local=True) == is_matched

@@ -201,7 +201,7 @@ class SwitchMessage(NamedTuple):
     operation: str
     data: bytes
     sender_program: str = ""
-    state: MessageState = MessageState.SENT
+    state: MessageState = MessageState.CREATED
     disposition: Disposition = Disposition.DEFAULT
     if_lost: IfLost = IfLost.FAIL
     wants_progress: bool = False
