@@ -351,6 +351,29 @@ def test_silent_callee_is_gone_after_the_heartbeat_timeout() -> None:
     assert kinds(pair.outcomes) == [(OutcomeKind.GONE, True)]
 
 
+def test_dead_connection_is_replaced_although_requests_end_before_the_heartbeat_timeout() -> None:
+    """A network that was cut for a while can leave a connection that only one side takes for open."""
+    pair = DirectPair()
+    cable = pair.warm()
+    for _ in range(3):
+        assert not cable.ends[0].closed
+        pair.request(timeout_s=3.0)  # never carried
+        pair.runtime.advance(3.5)
+    assert cable.ends[0].closed
+
+
+def test_connection_to_a_slow_callee_is_kept_although_all_requests_are_canceled() -> None:
+    pair = DirectPair()
+    cable = pair.warm()
+    for _ in range(10):
+        pair.request(timeout_s=1.0)
+        pair.carry()
+        pair.runtime.advance(1.5)
+        pair.carry()
+    assert kinds(pair.outcomes) == [(OutcomeKind.NO_ANSWER, True)] * 10
+    assert not cable.ends[0].closed
+
+
 def test_heartbeats_keep_a_slow_request_alive_and_stop_when_it_ends() -> None:
     pair = DirectPair(direct_keep_s=1000.0)
     cable = pair.warm()

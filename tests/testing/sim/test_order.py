@@ -18,6 +18,7 @@ from broadloom.order.replica import Replica
 from broadloom.order.sequencer import Sequencer
 from broadloom.order.store import MemoryOrderStore
 from broadloom.order.submissions import Submissions
+from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.order_traffic import OrderTraffic
 from broadloom.testing.sim.scenario import Scenario, load, parse
 from broadloom.testing.sim.step_checker import GuaranteeViolation
@@ -44,6 +45,11 @@ def test_members_agree_under_all_faults(mode: str, seed: int) -> None:
     metrics = load(f"order-{mode}").run(seed).metrics
     assert metrics["delivered"] > 500
     assert metrics["sequencerchanged"] > 6
+
+
+def test_member_replaces_a_dead_connection_to_the_sequencer() -> None:
+    """It fetched over a connection that had survived a partition only at its own end, for ever."""
+    load("order-safe").with_roster().with_dissemination(DisseminationMode.TREE).run(30002)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -117,6 +117,7 @@ class CalleeSide:
         elif (sender := self._replies.get(message.id)) is not None:
             self._connection.parts.remove(sender)
             self._end_reply(message.id)
+        self._connection.send_heartbeat()  # no reply follows that would show that this peer is alive
 
     # -- replies
 

@@ -60,6 +60,8 @@ class DirectConnection:
         self.is_paused = False
         """Not read, because too many one-way messages wait for a handler."""
         self._received_since_tick = self._sent_since_tick = True
+        self.was_canceled = False
+        """A request of ours was canceled, and nothing was received since: the connection may be dead."""
         self._received_at = self._sent_at = self.used_at = peer.runtime.now()
         connection.handler = self
 
@@ -85,6 +87,9 @@ class DirectConnection:
         self._sent_since_tick = True
         self._connection.send(frame)
 
+    def send_heartbeat(self) -> None:
+        self._connection.send(_HEARTBEAT)
+
     def on_room(self) -> None:
         """A request of ours has ended, or the connection takes more."""
         self._owner.on_room(self)
@@ -107,7 +112,7 @@ class DirectConnection:
         """Send the request, unless the connection has no room for it now."""
         if self.is_closing or self._connection.is_congested:
             return False
-        if not self.caller.has_open_requests:
+        if not (self.caller.has_open_requests or self.was_canceled):
             self._received_since_tick = True  # the other side was allowed to be silent until now
         if not self.caller.try_send(request):
             return False
@@ -176,16 +181,16 @@ class DirectConnection:
         settings = self._peer.settings
         timeout_s = self._peer.pacing.stretched(settings.heartbeat_timeout_s)
         if self._received_since_tick or self.is_paused:
-            self._received_since_tick = False
+            self._received_since_tick = self.was_canceled = False
             self._received_at = self.used_at = now
-        elif now - self._received_at > timeout_s and (self.has_open_requests or self.is_closing):
+        elif now - self._received_at > timeout_s and (self.has_open_requests or self.was_canceled or self.is_closing):
             self.close(f"nothing received for {timeout_s:.0f} s")
             return
         if self._sent_since_tick:
             self._sent_since_tick = False
             self._sent_at = self.used_at = now
         elif self.has_open_requests and now - self._sent_at >= settings.heartbeat_s:
-            self._connection.send(_HEARTBEAT)
+            self.send_heartbeat()
             self._sent_at = now
         if self.is_idle and not self.is_closing and now - self.used_at > settings.direct_keep_s:
             self.begin_close()
