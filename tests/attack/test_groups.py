@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pytest
 
 import broadloom
+from broadloom.apps.chat.group_model import GroupModel
+from broadloom.apps.chat.read_state import ReadState
 from broadloom.groups import LAYER, Group, GroupPublisher, Groups, message_fields, proofs
 from broadloom.groups.codec import decode, encode
 from broadloom.groups.conversation import UNAVAILABLE_S
@@ -22,6 +24,7 @@ from broadloom.groups.settings import PAGE_PROOFS_MAX, RetentionPolicy
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority
 from broadloom.wire import xdr
+from tests.apps.chat.test_drawing import rendered_lines
 from tests.attack.harness import unique_name
 from tests.channel.joined import QUICK
 from tests.groups.group_bus import QUICK_GROUPS, BusMember, GroupBus
@@ -127,6 +130,20 @@ async def test_post_without_proof_is_marked() -> None:
         assert (message.author_name, message.verified_name, message.is_unproven) == ("Anna", "", True)
         assert message.author_note == "(unproven)"
         assert club.ben.history()[0].is_unproven
+
+
+async def test_chat_marks_posts_without_proof_that_it_reads_from_the_history() -> None:
+    async with ticketed_club() as club:
+        publisher = GroupPublisher(club.ben.id, "Anna")
+        await club.mallory.layer(LAYER).broadcast(page(club.ben, Post(publisher.id, 1, None, 0, b"who wrote this?")))
+        await club.anna.send_text("I did not")
+        await eventually(lambda: len(club.ben.history()) == 2)
+        model = GroupModel(club.ben._groups, club.ben, ReadState())
+        tree = model.open()
+        await eventually(lambda: not model.work())
+        lines = rendered_lines(tree, model.names)
+        assert len(lines) == 2, lines
+        assert {"who wrote this?" in line: "(unproven)" in line for line in lines} == {True: True, False: False}
 
 
 def test_short_requests_for_history_cost_a_bounded_number_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from broadloom.cli.group_formatting import (
 )
 from broadloom.cli.group_session import OutgoingPost, parse_line, parse_message_id, parse_object
 from broadloom.cli.main import app
-from broadloom.groups import GroupMessage, GroupSettings, Member, MemberJoined, MemberStatus, MessageId
+from broadloom.groups import GroupMessage, GroupSettings, Member, MemberJoined, MemberStatus, MessageId, ThreadEntry
 from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK
 from tests.cli.harness import new_channel, running_command
@@ -283,6 +283,18 @@ def test_event_json_names_group_and_member_as_other_objects_do() -> None:
     assert fields == {
         "event": "member_joined", "group": "00000000000000ab", "member_id": "00000000000000cd", "name": "Ben"
     }  # fmt: skip
+
+
+def test_unproven_message_is_marked_as_text_and_as_json() -> None:
+    proven = replace(make_message(1, 2, "a"), verified_name="Anna")
+    unproven = replace(make_message(1, 2, "a"), is_unproven=True)
+    assert format_history_entry(ThreadEntry(0, unproven)).endswith(" Anna (unproven): a")
+    assert MessageNumbers().format_message(unproven) == "1 Anna (unproven): a"
+    assert MessageNumbers().format_message(replace(unproven, author_name="")) == "1 00000000 (unproven): a"
+    assert json.loads(message_json(unproven))["is_unproven"] is True
+    assert format_history_entry(ThreadEntry(0, proven)).endswith(" Anna: a")
+    assert MessageNumbers().format_message(proven) == "1 Anna: a"
+    assert "is_unproven" not in json.loads(message_json(proven))
 
 
 def test_message_json_has_all_fields() -> None:

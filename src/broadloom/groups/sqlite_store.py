@@ -110,6 +110,11 @@ class SqliteStore:
             "insert or replace into groups values (?, ?, ?)", _signed(stored.record.group), record, stored.is_joined
         )
 
+    @property
+    def has_verified_names(self) -> bool:
+        """Whether the author of any post is verified: the channel has tickets."""
+        return bool(self._db.rows("select 1 from posts where verified_name <> '' limit 1"))
+
     def history(self, group: GroupId) -> "History":
         if group not in self._histories:
             self._histories[group] = SqliteHistory(self._db, self._credentials, group)

@@ -1,5 +1,7 @@
 """One message as lines on the screen: branches, folds, and a right edge that holds whatever stands in it."""
 
+from dataclasses import replace
+
 from rich.cells import cell_len
 from rich.style import Style
 
@@ -77,3 +79,28 @@ def test_search_text_is_highlighted() -> None:
     assert node is not None
     (line,) = MessageRenderer(tree, names, THEME, 60, "white").lines(node)
     assert [segment.text for segment in line if segment.style == THEME.match] == ["WHITE", "white"]
+
+
+def test_unproven_message_is_marked_even_if_its_author_has_a_long_name() -> None:
+    for name in ("Ben", "Ben, who has chosen a name that fills the column"):
+        for width in (40, 60, 100):
+            tree, names = ThreadTree(), DisplayNames(Member(1, "Anna"))
+            names.learn(Member(2, name))
+            unproven = GroupMessage(9, MessageId(2, 1), name, None, 0, b"x", is_unproven=True)
+            tree.add(unproven, unread=False)
+            tree.add(replace(unproven, id=MessageId(2, 2), verified_name=name, is_unproven=False), unread=False)
+            first, second = rendered_lines(tree, names, width)
+            assert "(unproven)  x" in first
+            assert first.lstrip().startswith("Ben")
+            assert "(unproven)" not in second
+
+
+def test_long_name_does_not_hide_the_name_on_the_ticket() -> None:
+    names = DisplayNames(Member(1, "Anna"))
+    names.learn(Member(2, "the owner of this channel"))
+    message = GroupMessage(9, MessageId(2, 1), "the owner of this channel", None, 0, b"x", verified_name="mallory")
+    assert names.author_label(message, 20) == "the owner… [mallory]"
+    assert (
+        names.author_label(replace(message, verified_name="mallory of the other channel"), 20) == "the… [mallory of th…"
+    )
+    assert names.author_label(message) == "the owner of this channel [mallory]"

@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -121,6 +122,20 @@ def test_hostile_text_is_escaped_in_exports(store: Path, tmp_path: Path) -> None
             shown = " ".join(line.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").split())
             assert shown in " ".join(page.texts.split())
             assert shown in " ".join(made.texts.replace("\xa0", " ").split())
+
+
+def test_unproven_message_is_marked_in_every_export(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.db"
+    fill(path, ["nobody knows who wrote this"], [None])
+    kept = SqliteStore(path)
+    kept.history(CLUB).add(Post(2, 2, None, 1_700_000_009_000, b"proven", verified_name="Ben <b>"), "Ben <b>")
+    kept.commit()
+    kept.close()
+    exports = {each: export("Chess club", "--format", each, "--store", str(path)).stdout for each in FORMATS}
+    marked = {each["text"]: each["is_unproven"] for each in json.loads(exports.pop("json"))["messages"]}
+    assert marked == {"nobody knows who wrote this": True, "proven": False}
+    for name, text in exports.items():
+        assert len(re.findall(r"Ben \S*b\S* \\?\(unproven\\?\)", text)) == text.count("unproven") == 1, name
 
 
 def test_deep_and_orphaned_conversations_are_exported(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class Composer(TextArea):
             return "new thread"
         message = self.reply_to.message
         quote = clean_line(decode_text(message.data[: 4 * QUOTE_CHARS_MAX])[:QUOTE_CHARS_MAX])
-        title = f"reply to {truncate(self.names.author_label(message), 20)}: {quote}"
+        title = f"reply to {self.names.author_label(message, 20)}: {quote}"
         return truncate(title, min(TITLE_CELLS, max(10, self.size.width - 4)))
 
     def show_hint(self) -> None:

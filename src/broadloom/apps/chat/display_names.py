@@ -1,10 +1,14 @@
 """Names on the screen. Names are not unique: equal ones get a suffix from the member ID."""
 
-from broadloom.apps.chat.sanitize import clean_line
+from rich.cells import cell_len
+
+from broadloom.apps.chat.sanitize import clean_line, truncate
 from broadloom.groups import GroupMessage, Member, MemberId
 
 ID_DIGITS = 4
 """Digits of the ID after an ambiguous name."""
+NAME_CELLS_MIN = 4
+"""Of a name with a note after it, in a label that is too short for both."""
 
 
 class DisplayNames:
@@ -45,6 +49,12 @@ class DisplayNames:
             self._colors[member_id] = found
         return found
 
-    def author_label(self, message: GroupMessage) -> str:
-        """The author, the name on its ticket if that differs, and whether the message is unproven."""
-        return f"{self.get(message.author)} {clean_line(message.author_note)}".rstrip()
+    def author_label(self, message: GroupMessage, cells_max: int | None = None) -> str:
+        """The author, the name on its ticket if that differs, and whether the message is unproven. Authors choose their
+        names, so a long one is cut before what follows it."""
+        name, note = self.get(message.author), clean_line(message.author_note)
+        if cells_max is None:
+            return f"{name} {note}".rstrip()
+        if note:
+            name = truncate(name, max(NAME_CELLS_MIN, cells_max - cell_len(note) - 1))
+        return truncate(f"{name} {note}".rstrip(), cells_max)

@@ -57,11 +57,11 @@ def export_group(store: SqliteStore, name: str) -> ExportedGroup:
     history = store.history(group_id)
     me = store.member() or Member(0, "")
     tree, names = ThreadTree(shown_max=max(1, history.count)), DisplayNames(me)
-    row = 0
+    row, has_tickets = 0, store.has_verified_names
     while rows := history.scan(row, ROWS):
         row = rows[-1][0]
         for _, post in rows:
-            message = message_of(group_id, post, history.names)
+            message = message_of(group_id, post, history.names, has_tickets=has_tickets)
             names.learn(Member(message.author, message.author_name))
             tree.add(message, unread=False)
     members = [(Member(stand.member, stand.name), stand.version % 2 == 1) for stand in stored.record.members]

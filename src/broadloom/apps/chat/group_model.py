@@ -39,9 +39,9 @@ def about_of(description: str) -> str:
     return clean_line(description.partition("\n")[2])
 
 
-def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str]) -> GroupMessage:
-    """A message from the history."""
-    return GroupMessage.from_post(group_id, post, names.get(post.author, ""))
+def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str], *, has_tickets: bool) -> GroupMessage:
+    """A message from the history. On a channel with tickets it is unproven without a verified name."""
+    return GroupMessage.from_post(group_id, post, names.get(post.author, ""), has_tickets=has_tickets)
 
 
 class GroupModel:
@@ -151,9 +151,9 @@ class GroupModel:
             self._skip -= skipped
             self.tree.dropped_count += skipped
             self._rows.extend(post for _, post in found[skipped:])
-        names = self.history.names
+        names, has_tickets = self.history.names, self._groups._participant.runtime.post_signer is not None
         for _ in range(min(SLICE_ROWS, len(self._rows))):
-            self._add_to_tree(message_of(self.id, self._rows.popleft(), names))
+            self._add_to_tree(message_of(self.id, self._rows.popleft(), names, has_tickets=has_tickets))
 
     def _receive_new(self) -> bool:
         taken = len(self._sent)

@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from broadloom.apps.chat.display_names import DisplayNames
-from broadloom.apps.chat.sanitize import clean, decode_text, truncate, wrap
+from broadloom.apps.chat.sanitize import clean, decode_text, wrap
 from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
 
 LINES_MAX = 6
@@ -70,7 +70,7 @@ class MessageRenderer:
         above, is_cut = self._tree.ancestors(node, self._levels_max)
         prefix_cells = GUTTER_CELLS + 2 * len(above) + 2
         room = self._width - prefix_cells - TIME_CELLS
-        name = truncate(self._names.author_label(node.message), min(NAME_CELLS_MAX, room // 2))
+        name = self._names.author_label(node.message, min(NAME_CELLS_MAX, room // 2))
         rendered = self._render_text(node, name, room)
         badge = self._badge(node, rendered)
         first, rest = self._branches(node, above, is_cut)

@@ -29,6 +29,11 @@ def build(sources: Sources) -> None:
     Conversations(client)
 
 
+def author_label(message: GroupMessage) -> str:
+    """The author, the name on its ticket if that differs, and whether the message is unproven."""
+    return f"{message.author_name or 'unknown'} {message.author_note}".rstrip()
+
+
 class GroupEntry:
     """A group in the list."""
 
@@ -161,7 +166,7 @@ class Conversations:
         self._reply_to = message
         self._note.set_visibility(message is not None)
         if message is not None:
-            self._note_text.set_text(f"Replying to {message.author_name}: {display_text(message)[:80]}")
+            self._note_text.set_text(f"Replying to {author_label(message)}: {display_text(message)[:80]}")
             self._input.run_method("focus")
 
     async def _send(self) -> None:
@@ -219,16 +224,13 @@ class MessageTree:
     def _render_message(self, message: GroupMessage, *, is_ours: bool, is_orphan: bool) -> None:
         with ui.element("article").classes("bl-said").props(f'data-message="{message.id}"'):
             with ui.element("div").classes("bl-who"):
-                note = f" {message.author_note}" if message.author_note else ""
-                ui.label(f"{message.author_name or 'unknown'}{note}{' (you)' if is_ours else ''}").classes(
-                    "bl-guarantee"
-                )
+                ui.label(f"{author_label(message)}{' (you)' if is_ours else ''}").classes("bl-guarantee")
                 with ui.element("time").classes("bl-quiet bl-small"):
                     ui.label(f"{message.sent_at:%H:%M:%S}" if message.sent_at is not None else "unknown time")
                 if is_orphan:
                     ui.label("reply to a message that is not available").classes("bl-quiet bl-small")
                 reply = ui.element("button").props("type=button").classes("bl-reply")
-                reply.props["aria-label"] = f"Reply to {message.author_name}"
+                reply.props["aria-label"] = f"Reply to {author_label(message)}"
                 with reply:
                     ui.label("Reply")
                 reply.on("click", lambda: self._on_reply(message))
