@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import broadloom
-from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOverflow
+from broadloom import Message, Missed, NotConnectedError, SubscriptionOverflow
 from broadloom.channel.topics import PatternTrie, _Node, checked_pattern
 from broadloom.errors import InboxOverflowError
+from broadloom.protocol.link import Link
 from broadloom.wire import WireError
+from broadloom.wire.broadcast_frame import BROADCAST
+from broadloom.wire.codec import number_of
 from broadloom.wire.message_headers import checked_headers, decode_headers, encode_headers, split_headers, with_headers
 from broadloom.wire.payload_kind import HAS_HEADERS
 from tests.channel.joined import connected_channels
@@ -196,8 +199,27 @@ async def test_message_carries_topic_headers_and_time() -> None:
         assert (message.topic, message.headers, message.sent_at_ms) == (None, {}, None)
 
 
-def test_message_without_headers_is_sent_as_before() -> None:
-    assert Batch(broadloom.PeerId(1), 1, (b"x",), 1).message(0) == Message(broadloom.PeerId(1), 1, b"x", 1)
+async def test_message_without_headers_is_sent_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived: list[bytes] = []
+    on_frame = Link.on_frame
+
+    def keep(link: Link, frame: bytes) -> None:
+        if number_of(frame) == BROADCAST:
+            arrived.append(frame)
+        on_frame(link, frame)
+
+    monkeypatch.setattr(Link, "on_frame", keep)
+    async with connected_channels(2) as (one, two):
+        await one.broadcast(b"hello")
+        message = await two.receive(20)
+        assert [frame.hex() for frame in arrived] == [
+            "0000004c 00000015 00000001 00000000"  # length, broadcast, hops, age
+            f"{one.peer_id:016x} 0000000000000001"  # author, sequence
+            "00000000 00000001 00000000 00000000"  # first of the stream, one message, flood, data
+            "00000001 00000000 00000000"  # normal priority, no TTL, no signature
+            "00000001 00000005 00000005 68656c6c 6f000000".replace(" ", "")  # one size, sum of sizes, "hello"
+        ]
+        assert message == Message(one.peer_id, 1, b"hello", 1)
 
 
 async def test_each_subscription_gets_what_matches_and_the_channel_gets_everything() -> None:

@@ -60,6 +60,25 @@ def test_broadcast_survives_encode_and_decode(made: Broadcast) -> None:
     assert len(frame) % 4 == 0
 
 
+def test_frame_of_one_message_has_these_bytes() -> None:
+    frame = encode_broadcast(SMALL)
+    assert frame == bytes.fromhex(
+        "00000048 00000015 00000001 00000000"  # length, broadcast, hops, age
+        "00000000 00000007 00000000 00000003"  # author, sequence
+        "00000001 00000001 00000000 00000000"  # second of the stream, one message, flood, data
+        "00000001 00000000 00000000"  # normal priority, no TTL, no signature
+        "00000001 00000002 00000002 65340000"  # one size, sum of sizes, "e4"
+    )
+    signed = encode_broadcast(SMALL._replace(kind=PayloadKind.FILE, ttl_ms=500, signature=b"abcde"))
+    assert signed == bytes.fromhex(
+        "00000050 00000015 00000001 00000000"
+        "00000000 00000007 00000000 00000003"
+        "00000001 00000001 00000000 00000002"  # a file
+        "00000001 000001f4 00000005 61626364 65000000"  # TTL of 500 ms, signature
+        "00000001 00000002 00000002 65340000"
+    )
+
+
 @settings(deadline=None)
 @given(BROADCASTS)
 def test_read_header_agrees_with_decode(made: Broadcast) -> None:
