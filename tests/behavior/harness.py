@@ -86,6 +86,8 @@ class Harness(Protocol):
     def kill(self, peers: list[HarnessPeer]) -> None: ...
     def partition(self, peers: list[HarnessPeer]) -> None: ...
     def heal(self) -> None: ...
+    def pause_reading(self, peers: list[HarnessPeer]) -> None: ...
+    def resume_reading(self, peers: list[HarnessPeer]) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -140,6 +142,18 @@ class SimHarness:
 
     def heal(self) -> None:
         self._simulation.network.heal()
+
+    def pause_reading(self, peers: list[HarnessPeer]) -> None:
+        for peer in peers:
+            peer.peer.set_paused(True)
+            for connection in self._nodes[peer].connections:
+                connection.pause_reading()
+
+    def resume_reading(self, peers: list[HarnessPeer]) -> None:
+        for peer in peers:
+            peer.peer.set_paused(False)
+            for connection in list(self._nodes[peer].connections):
+                connection.resume_reading()
 
     def sign_card(self, **fields: Any) -> bytes:
         self._number += 1
@@ -248,6 +262,14 @@ class SocketHarness:
     def heal(self) -> None:
         for node in self._nodes.values():
             node.unreachable = set()
+
+    def pause_reading(self, peers: list[HarnessPeer]) -> None:
+        for peer in peers:
+            self._nodes[peer].pause_reading()
+
+    def resume_reading(self, peers: list[HarnessPeer]) -> None:
+        for peer in peers:
+            self._nodes[peer].resume_reading()
 
     async def close(self) -> None:
         for node in self._nodes.values():
