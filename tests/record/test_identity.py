@@ -13,7 +13,7 @@ from broadloom.protocol.identity import Identity, Role
 from broadloom.protocol.roster.member import LossCause, Member, MemberJoined, MemberLeft, MemberLost, Partitioned
 from broadloom.record import Recorder, read
 from broadloom.record.arrow_import import pq
-from broadloom.record.schema import SCHEMA, VERSION_KEY, columns_in_version
+from broadloom.record.schema import OLDEST_VERSION, SCHEMA, SCHEMA_VERSION, VERSION_KEY, columns_in_version
 from broadloom.wire import Address, PeerInfo, WireError
 from broadloom.wire.identity_messages import (
     IDENTITY_KIND,
@@ -140,7 +140,7 @@ def test_content_type_is_recorded(tmp_path: Path) -> None:
     assert rows(tmp_path, "content_type", "topic") == [("text/csv", None)] * 2
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", range(OLDEST_VERSION, SCHEMA_VERSION))
 def test_tape_of_an_older_version_is_read(tmp_path: Path, version: int) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME, name="Bob")
