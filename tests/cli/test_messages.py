@@ -42,6 +42,42 @@ def test_sent_messages_are_printed_as_json() -> None:
     assert lines[3]["reason"] == "peer_left"
 
 
+def test_listen_prints_messages_whose_topic_matches_and_no_others() -> None:
+    channel = new_channel()
+    with (
+        listening(channel, "--json", "--topic", "sports/**", "--count", "3") as sports,
+        listening(channel, "--topic", "sports/*/scores", "--count", "1") as scores,
+        listening(channel, "--json", "--count", "5") as everything,
+    ):
+        for words in (
+            ("--topic", "weather/berlin", "Rain"),
+            ("--topic", "sports/nfl", "Kickoff", "at", "noon"),
+            ("no topic",),
+            ("--topic", "sports/nfl/scores", "--header", "quarter=2", "17:3"),
+        ):
+            assert run("send", channel, *words) == (0, "", "")
+        assert run("send", channel, "--topic", "sports", "-", typed="a line\n") == (0, "", "")
+        results = [each.wait() for each in (sports, scores, everything)]
+    assert [(result.code, result.err) for result in results] == [(0, "")] * 3
+    of_sports = [
+        ("sports", "a line", None),
+        ("sports/nfl", "Kickoff at noon", None),
+        ("sports/nfl/scores", "17:3", {"quarter": "2"}),
+    ]
+    assert topics_and_texts(results[0].out) == of_sports
+    others = [(None, "no topic", None), ("weather/berlin", "Rain", None)]
+    assert topics_and_texts(results[2].out) == [others[0], *of_sports, others[1]]
+    lines = [line for line in results[1].out.splitlines() if not line.startswith(("+", "-", "joined"))]
+    assert [line.partition(" ")[2] for line in lines] == ["[sports/nfl/scores]: 17:3"]
+
+
+def topics_and_texts(out: str) -> list[tuple[str | None, str, dict | None]]:
+    """Topic, text and headers of each message, sorted by topic: messages of several senders have no common order."""
+    messages = [each for each in objects(out) if "event" not in each]
+    found = [(each.get("topic"), each["text"], each.get("headers")) for each in messages]
+    return sorted(found, key=lambda message: message[0] or "")
+
+
 def test_files_are_sent_with_name_and_hash(tmp_path: Path) -> None:
     channel = new_channel()
     large, small = tmp_path / "large", tmp_path / "small"
