@@ -370,6 +370,7 @@ class Sender(FilteredSender):
             pacer.take(size)
 
     def _take_quota_nowait(self, size: int) -> None:
+        self._check_loop()
         self._check_quota_size(size)
         pacer = self._pacer
         assert pacer is not None
