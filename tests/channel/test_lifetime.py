@@ -13,6 +13,7 @@ import pytest
 
 import broadloom
 import broadloom.sync
+from broadloom import Authority, ChannelCard, SignedCard
 from broadloom.groups import Groups
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import TIMEOUT_S, eventually, wait_until
@@ -87,37 +88,88 @@ asyncio.run(main())
 # -- loops and threads
 
 
-async def call_everything(channel: broadloom.Channel) -> None:
+MAY_BE_READ_ANYWHERE = {"display_name", "identity", "member", "members", "status"}
+
+
+def all_calls(channel: broadloom.Channel, reader: broadloom.Subscription) -> dict[str, list[Callable[[], Any]]]:
+    """Calls of every method that belongs to the loop."""
+    member = broadloom.PeerId(1)
+    return {
+        "abort": [channel.abort],
+        "aclose": [channel.aclose],
+        "advert": [lambda: channel.advert("an ad")],
+        "batches": [lambda: anext(channel.batches())],
+        "broadcast": [
+            lambda: channel.broadcast(b"x"),
+            lambda: channel.broadcast(bytes(100_000)),
+            lambda: channel.broadcast(b"x", receipt="all", timeout_s=0.1),
+        ],
+        "broadcast_file": [lambda: channel.broadcast_file(__file__)],
+        "broadcast_json": [lambda: channel.broadcast_json({})],
+        "broadcast_nowait": [lambda: channel.broadcast_nowait(b"x"), lambda: channel.broadcast_nowait(bytes(100_000))],
+        "broadcast_text": [lambda: channel.broadcast_text("x")],
+        "close_channel": [channel.close_channel],
+        "events": [lambda: anext(channel.events())],
+        "fetch_state": [lambda: channel.fetch_state("log", reader=reader, timeout_s=0.1)],
+        "identify": [channel.identify],
+        "layer": [lambda: channel.layer("zz")],
+        "leave": [channel.leave],
+        "on_batch": [lambda: channel.on_batch(print)],
+        "on_event": [lambda: channel.on_event(print)],
+        "on_message": [lambda: channel.on_message(print)],
+        "on_request": [lambda: channel.on_request(lambda request: request.data), lambda: channel.on_request(None)],
+        "on_state": [lambda: channel.on_state("log", lambda: b"", reader=reader)],
+        "publish": [lambda: channel.publish(SignedCard.sign(Authority.generate(), ChannelCard(channel.name)))],
+        "receive": [lambda: channel.receive(0.1), lambda: anext(channel.__aiter__())],
+        "receive_nowait": [channel.receive_nowait],
+        "request": [lambda: channel.request(member, b"x", timeout_s=0.1)],
+        "set_bootstrap": [lambda: channel.set_bootstrap(["127.0.0.1"])],
+        "subscribe": [channel.subscribe],
+        "tell": [lambda: channel.tell(member, b"x", timeout_s=0.1)],
+        "wait_for_peers": [lambda: channel.wait_for_peers(0.1)],
+        "wait_for_roster": [lambda: channel.wait_for_roster(0.1)],
+        "Groups": [lambda: Groups(channel, "Anna")],
+        "Subscription": [lambda: reader.receive(0.1), reader.receive_nowait, reader.close],
+    }
+
+
+async def call_everything(channel: broadloom.Channel, reader: broadloom.Subscription) -> None:
     """Every method raises an error here."""
-    calls: list[Callable[[], Any]] = [
-        lambda: channel.broadcast(b"x"),
-        lambda: channel.broadcast(bytes(100_000)),
-        lambda: channel.broadcast_nowait(b"x"),
-        lambda: channel.receive(0.1),
-        channel.receive_nowait,
-        lambda: anext(channel.__aiter__()),
-        lambda: anext(channel.batches()),
-        lambda: anext(channel.events()),
-        lambda: channel.on_message(print),
-        lambda: channel.on_event(print),
-        lambda: channel.wait_for_peers(0.1),
-        channel.leave,
-        channel.abort,
-        lambda: Groups(channel, "Anna"),
-    ]
-    for call in calls:
-        with pytest.raises(RuntimeError, match="belongs to the event loop and thread that joined it"):
-            await call()
+    for calls in all_calls(channel, reader).values():
+        for call in calls:
+            with pytest.raises(RuntimeError, match="belongs to the event loop and thread that joined it"):
+                await call()
+
+
+async def test_every_public_method_is_called_from_elsewhere_by_these_tests() -> None:
+    async with connected_channels(1) as (channel,):
+        public = {name for name in dir(channel) if not name.startswith("_")}
+        methods = {name for name in public if callable(getattr(broadloom.Channel, name, None))}
+        assert methods - MAY_BE_READ_ANYWHERE == methods & all_calls(channel, channel.subscribe()).keys()
 
 
 async def test_use_in_another_loop_or_thread_raises_runtime_error() -> None:
     async with connected_channels(2) as (author, reader):
-        await asyncio.to_thread(asyncio.run, call_everything(author))
+        await asyncio.to_thread(asyncio.run, call_everything(author, author.subscribe("a")))
         with pytest.raises(RuntimeError, match="call_soon_threadsafe"):
             await asyncio.to_thread(author.broadcast_nowait, b"from a thread")
         await author.broadcast(b"at home")
         assert (await reader.receive(TIMEOUT_S)).data == b"at home"
         assert reader.unread_count == 0
+        assert author.is_connected
+        assert reader.is_connected, "the channel was not closed"
+
+
+def test_use_in_a_second_loop_of_the_same_thread_raises_runtime_error() -> None:
+    loop, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        channel = loop.run_until_complete(_connect(unique_name()))
+        second.run_until_complete(call_everything(channel, channel.subscribe("a")))
+        assert channel.is_connected
+        loop.run_until_complete(channel.leave())
+    finally:
+        loop.close()
+        second.close()
 
 
 def test_channel_can_be_used_between_two_runs_of_its_loop() -> None:

@@ -87,6 +87,15 @@ async def test_broadcast_nowait_raises_when_the_quota_is_used_up() -> None:
             club.members[0].broadcast_nowait(b"three")
 
 
+async def test_broadcast_nowait_in_another_thread_raises_and_takes_nothing_from_the_quota() -> None:
+    async with owned_channel(1) as club:
+        await publish(club, Quota(messages_per_s=0.001))
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="belongs to the event loop and thread that joined it"):
+                await asyncio.to_thread(club.members[0].broadcast_nowait, b"from a thread")
+        club.members[0].broadcast_nowait(b"the only one")
+
+
 async def test_waiting_author_goes_on_when_a_new_card_lifts_the_quota() -> None:
     async with owned_channel(2) as club:
         await publish(club, Quota(messages_per_s=0.001))

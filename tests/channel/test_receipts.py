@@ -34,6 +34,34 @@ async def test_large_message_is_confirmed_as_a_whole() -> None:
             assert (message.data, message.topic, message.sequence) == (data, "files", receipt.sequence)
 
 
+@pytest.mark.parametrize("size", [5, 2 * FRAGMENT_BYTES])
+async def test_receipt_is_for_the_message_alone_and_not_for_others_sent_while_it_waited(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = unique_name()
+    async with connected_channels(2, name=name) as (author, other):
+        await eventually(lambda: len(author.members()) == 2)
+        wait_for_window, is_waiting, may_send = author._wait_for_window, asyncio.Event(), asyncio.Event()
+
+        async def wait(cost: int) -> None:
+            is_waiting.set()
+            await may_send.wait()
+            await wait_for_window(cost)
+
+        monkeypatch.setattr(author, "_wait_for_window", wait)
+        sending = asyncio.ensure_future(author.broadcast(bytes(size), receipt="all", timeout_s=TIMEOUT_S))
+        await asyncio.wait_for(is_waiting.wait(), TIMEOUT_S)
+        author.broadcast_nowait(b"early")
+        assert (await other.receive(TIMEOUT_S)).data == b"early"
+        async with connected_channels(1, name=name) as (newcomer,):
+            await eventually(lambda: len(author.members()) == 3)
+            may_send.set()
+            receipt = await sending
+            assert receipt.confirmed == {other.peer_id, newcomer.peer_id}
+            assert receipt.is_complete
+            assert (await newcomer.receive(TIMEOUT_S)).sequence == receipt.sequence
+
+
 async def test_receipt_of_more_members_than_there_are_is_waited_for_and_not_complete() -> None:
     async with connected_channels(2) as (author, other):
         await eventually(lambda: len(author.members()) == 2)

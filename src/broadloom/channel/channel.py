@@ -206,6 +206,7 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     async def close_channel(self) -> None:
         """Close the channel for everyone. On a signed channel members ignore this, since any member could do it."""
+        self._check_loop()
         if not self._node.peer.accepts_channel_close:
             raise NotPermittedError(
                 "this peer ignores close_channel, as members of a signed channel do by default; to allow it, all "

@@ -64,6 +64,8 @@ class Sender(FilteredSender):
         pass a filter, never has any."""
         self._sent_since_yield = 0
         self._fragmented_count = 0
+        self._last_large = (0, 0)
+        """Numbers of the first and the last fragment of the large message that was sent last."""
         self._pacer: Pacer | None = None
         """Keeps this member to its quota; None without one."""
 
@@ -147,8 +149,8 @@ class Sender(FilteredSender):
         if peer.state is CONNECTED:
             with suppress(TimeoutError):  # members that we do not know of yet would not be counted
                 await self._wait_until_roster_is_complete(timeout_s)
-        first = peer.broadcaster.next_sequence
         last = await self._broadcast_kind(data, kind | WANTS_RECEIPT, priority, ttl_s)
+        first = self._last_large[0] if self._last_large[1] == last else last
         done: asyncio.Future[Receipt] = self._loop.create_future()
         waiting = peer.receipts.open(first, last, count, max(0.0, deadline - now()), _set_result(done))
         try:
@@ -324,17 +326,19 @@ class Sender(FilteredSender):
         self._check_quota_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
-        sequence = done = 0
+        first = sequence = done = 0
         for part in fragment(self._fragmented_count, data, kind & ~WANTS_RECEIPT):
             await self._wait_for_window(len(part))
             if self._pacer is not None:
                 await self._wait_for_quota(len(part), is_fragment=True)
             sequence = self._send(part, PayloadKind.FRAGMENT | kind & WANTS_RECEIPT, priority, ttl_ms)
+            first = first or sequence
             done = min(done + FRAGMENT_BYTES, len(data))
             if on_sent is not None:
                 on_sent(done)
             if done < len(data):  # at the end there is no pause between the number and the return
                 await asyncio.sleep(0)
+        self._last_large = first, sequence
         return sequence
 
     async def _reserve(self, cost: int) -> None:
@@ -370,6 +374,7 @@ class Sender(FilteredSender):
             pacer.take(size)
 
     def _take_quota_nowait(self, size: int) -> None:
+        self._check_loop()
         self._check_quota_size(size)
         pacer = self._pacer
         assert pacer is not None
