@@ -216,6 +216,25 @@ def test_messages_no_neighbor_ever_held_are_missed_after_timeout() -> None:
     assert runtime.delivered_ids() == [(A, 3)]
 
 
+def test_messages_no_neighbor_ever_held_are_not_missed_on_alert() -> None:
+    """A member that has them may be in another partition."""
+    runtime = FakeRuntime()
+    peer = seeker(runtime)
+    connection = link(peer, 2, digest_of())
+    peer.on_enough_links()
+    connection.remote_sends(broadcast_of(A, 3))
+    peer.partition_merge.alert()
+    alert_until = runtime.time + peer.settings.alert_s
+    while runtime.time < alert_until - 1:
+        runtime.advance(0.5)
+        connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
+    assert (runtime.reported_missed, runtime.delivered) == ([], [])
+    while runtime.time < alert_until + 2:
+        runtime.advance(0.5)
+        connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
+    assert runtime.reported_missed == [Missed(A, 1, 2)]
+
+
 def test_gap_stays_open_while_one_neighbor_may_receive_it() -> None:
     runtime = FakeRuntime()
     peer = seeker(runtime)

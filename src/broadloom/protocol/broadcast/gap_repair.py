@@ -306,12 +306,13 @@ class GapRepair:
 
     def _is_never_held(self, window: ReceiveWindow, state: GapState, first: int, left: "list[Link]") -> bool:
         """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the
-        author should not wait for them any longer."""
+        author should not wait for them any longer. Not on alert: a member that has them may be in another partition."""
         now, previous = self._peer.runtime.now(), state.never_held
         peer_ids = tuple(link.peer_id for link in left if state.pending[link.peer_id][1])
         since = previous.since if previous.first == first and len(peer_ids) == len(left) else now
         state.never_held = _NeverHeld(first, since, peer_ids)
-        return now > since + NEVER_HELD_TIMEOUT_S and bool(left and window.reorder_buffer)
+        is_over = now > since + NEVER_HELD_TIMEOUT_S and not self._peer.partition_merge.is_alert
+        return is_over and bool(left and window.reorder_buffer)
 
     def _is_credible(self, author: PeerId, first: int, witnesses: "Collection[Link]") -> bool:
         """Whether these neighbors may be believed that messages are gone. On a signed channel a few of them may lie:
