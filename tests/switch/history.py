@@ -1,7 +1,7 @@
 """Random histories of the switch in the simulator, with kills, leaves, joins and partitions: what must hold in each.
 
 - A request has at most one handler. With `IfLost.NEXT`, a second one only after the first was lost: it was killed, has
-  left, or was cut off from the program that handed it the request.
+  left, or was cut off from the program that handed it the request. One that was cut off may begin after the second.
 - A request has exactly one end, and not later than a second after its deadline.
 - A request that was handled was handled by the program that its reply names, and with the right reply.
 - `NO_HANDLER` is never reported while a handler has been there, undisturbed, for some time.
@@ -33,6 +33,7 @@ from broadloom.switch.model import (
     SwitchReply,
 )
 from broadloom.switch.observers import ObserverEntry
+from broadloom.switch.outgoing import OutgoingMessage
 from broadloom.switch.patterns import make_pattern
 from broadloom.switch.program_types import ProgramType
 from broadloom.testing.sim.node import SimNode
@@ -66,6 +67,8 @@ class Handling(NamedTuple):
     program: "HistoryProgram"
     handed_by: "HistoryProgram"
     """The sender, or a host of programs."""
+    turn: int
+    """The position of this handler, or of the host, among those that the sender has asked."""
 
 
 class Partition(NamedTuple):
@@ -76,11 +79,19 @@ class Partition(NamedTuple):
 @dataclass
 class RequestRecord:
     sender: "HistoryProgram"
-    message: SwitchMessage
+    out: OutgoingMessage
     sent_at: float
     timeout_s: float
     ends: list[SwitchReply] = field(default_factory=list)
     handlings: list[Handling] = field(default_factory=list)
+
+    @property
+    def message(self) -> SwitchMessage:
+        return self.out.message
+
+    def turn_of(self, program: "HistoryProgram", handed_by: "HistoryProgram") -> int:
+        direct, hosted = (program.peer_id, ""), (handed_by.peer_id, program.program)
+        return max(turn for turn, asked in enumerate(self.out.asked) if asked in (direct, hosted))
 
 
 class HistoryRuntime(SimSwitchRuntime):
@@ -154,6 +165,10 @@ class HistoryProgram:
             self.register()
         if self.random.random() < 0.5:
             self.observe()
+
+    @property
+    def peer_id(self) -> PeerId:
+        return self.core.runtime.peer_id
 
     def register(self) -> None:
         self.add_handler(self.random.choice(OPERATIONS), self.random.choice([None, *FILES]))
@@ -302,7 +317,7 @@ class History(SimHistory):
             file=file,
             if_lost=if_lost,
         )
-        record = RequestRecord(sender, out.message, self.sim.clock.now, timeout_s)
+        record = RequestRecord(sender, out, self.sim.clock.now, timeout_s)
         self.records[out.message.id] = record
         at_once, self.at_once = self.at_once, []
         for program, message, peer_id in at_once:
@@ -331,22 +346,27 @@ class History(SimHistory):
             if message.id not in self.given_up:
                 self.at_once.append((program, message, peer_id))  # it is being sent at this moment
             return
-        if record.handlings:
-            earlier = record.handlings[-1].program.node
-            if message.if_lost is not IfLost.NEXT:
-                self.fail(f"{message.id} has two handlers: {earlier}, {program.node}")
-            if not self.is_lost(record, record.handlings[-1]):
-                self.fail(f"{message.id} has a second handler, {program.node}, but {earlier} was not lost")
-            self.counts["handled again"] += 1
         self.counts["handled by a started program"] += program.program == STARTED.name
-        handed_by = next(each for each in self.programs if each.core.runtime.peer_id == peer_id)
-        record.handlings.append(Handling(program, handed_by))
+        handed_by = next(each for each in self.programs if each.peer_id == peer_id)
+        record.handlings.append(Handling(program, handed_by, record.turn_of(program, handed_by)))
+        if len(record.handlings) > 1:
+            self.check_repeated(record)
         if message.scope.is_local and program.session != record.sender.session:
             self.fail(f"{program.node} handles {message.id} of another session")
 
+    def check_repeated(self, record: RequestRecord) -> None:
+        message, nodes = record.message, [each.program.node for each in record.handlings]
+        if message.if_lost is not IfLost.NEXT:
+            self.fail(f"{message.id} has two handlers: {nodes}")
+        last_turn = max(each.turn for each in record.handlings)
+        not_lost = [each for each in record.handlings if not self.is_lost(record, each)]
+        if len(not_lost) > 1 or any(each.turn < last_turn for each in not_lost):
+            self.fail(f"{message.id} has a second handler, but {not_lost[0].program.node} was not lost: {nodes}")
+        self.counts["handled again"] += 1
+
     def is_lost(self, record: RequestRecord, handling: Handling) -> bool:
         """Whether the sender could lose this handler, or the host that handed the request to it."""
-        program, host = handling
+        program, host, _ = handling
         is_cut_off = self.were_separated(host, program, record.sent_at) or self.were_separated(
             record.sender, host, record.sent_at
         )
@@ -378,7 +398,7 @@ class History(SimHistory):
         if record.message.message_class is MessageClass.NOTICE:
             return
         if end.state is MessageState.HANDLED:
-            handled_by = [each.program.core.runtime.peer_id for each in record.handlings]
+            handled_by = [each.program.peer_id for each in record.handlings]
             if end.handler not in handled_by:
                 self.fail(f"{end.id} was handled by {handled_by}, not by {end.handler}")
             if end.data != record.message.data[::-1]:

@@ -40,6 +40,10 @@ def test_deadline_of_a_request_holds_if_another_begins_while_one_ends() -> None:
     run_seed(1763)
 
 
+def test_handler_that_was_cut_off_may_begin_after_the_next_one() -> None:
+    run_seed(1095)
+
+
 def test_programs_that_are_started_occur_in_the_histories() -> None:
     counts = Counter[str]()
     for seed in range(2, 22, 2):
@@ -126,7 +130,7 @@ def observes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     ("mutate", "finding"),
     [
         pytest.param(asks_the_next_one_after_a_loss, "two handlers|was handled by|NO_HANDLER", marks=pytest.mark.long),
-        (takes_a_refusal_for_a_loss, "has a second handler, .* was not lost"),
+        (takes_a_refusal_for_a_loss, "has a second handler, but .* was not lost"),
         (hands_a_message_to_two_handlers, "two handlers|a second handler"),
         pytest.param(takes_an_incomplete_directory_for_complete, "ends with NO_HANDLER, but", marks=pytest.mark.long),
         (forgets_parked_requests, "has no end|beyond"),
