@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -92,14 +93,21 @@ def check_tape(history: History, folder: Path) -> None:
             assert {last.timeline.tip.hash()} == {last.recorded_hash} == final
 
 
+def run_taped_seed(seed: int) -> History:
+    """Raises `AssertionError`."""
+    with TemporaryDirectory() as folder:
+        with simulated_tape(Path(folder)) as make:
+            history = run_history(History(seed, tape_factory=make))
+            finish(history)
+        check_tape(history, Path(folder))
+    return history
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
-def test_every_tape_of_a_history_with_faults_replays_to_the_same_state(seed: int, tmp_path: Path) -> None:
-    with simulated_tape(tmp_path) as make:
-        history = run_history(History(seed, tape_factory=make))
-        finish(history)
-    check_tape(history, tmp_path)
+def test_every_tape_of_a_history_with_faults_replays_to_the_same_state(seed: int) -> None:
+    history = run_taped_seed(seed)
     if seed in (1, 3):  # members of an agreed game are rewound, and late joiners get the state of another member
-        assert {"rewound", "snapshot"} <= set(line_kinds(tmp_path))
+        assert {"rewound", "snapshot"} <= {kind for each in history.programs for kind, _ in each.inputs}
 
 
 def test_tape_of_a_side_that_was_rewound_replays_to_the_state_of_the_others(tmp_path: Path) -> None:
