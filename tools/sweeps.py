@@ -179,6 +179,20 @@ def _function_sweeps() -> Iterator[Sweep]:
             100,
             5,
         ),
+        (
+            "game-tapes",
+            FunctionRun("tests.apps.game.test_tapes", "run_taped_seed"),
+            "the tape of each member gives the same state",
+            1000,
+            0.3,
+        ),
+        (
+            "auction-tapes",
+            FunctionRun("tests.apps.auction.test_tapes", "run_taped_seed"),
+            "the tape of each member names the same winner",
+            1000,
+            0.3,
+        ),
         ("planted-faults", FunctionRun("tests.pipeline.planted_faults"), "the audit finds each fault", 1000, 2),
         ("orders-random", FunctionRun(f"{sim}.test_exhaustive"), "14 joins and leaves, all degrees", 1000, 0.2),
         (

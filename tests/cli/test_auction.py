@@ -8,11 +8,12 @@ from typer.testing import CliRunner
 
 from broadloom.cli.main import app
 from tests.apps.auction.saleroom import NOTARIES, Saleroom
+from tests.apps.tapes import change_lines
 from tests.cli.harness import run, running_command
 
 
 async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
-    log, receipt = tmp_path / "auction.log", tmp_path / "receipt"
+    log, tapes, receipt = tmp_path / "auction.log", tmp_path / "tapes", tmp_path / "receipt"
     async with Saleroom(tmp_path) as saleroom:
         for name in ("anna", "sam", "notary-3"):
             saleroom.ticket(name).save(tmp_path / f"{name}.ticket")
@@ -32,11 +33,16 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
             assert (code, err) == (0, "")
             assert "sold to anna for 12.50" in out
             assert (await auction("export", str(log)))[0] == 0
+            assert (await auction("watch", "--tape", str(tapes), "--count", "3"))[0] == 0
             await asyncio.to_thread(serving.wait_for_output, "sold to anna for 12.50")
     ticket = ("--ticket", str(tmp_path / "sam.ticket"))
-    result = CliRunner().invoke(app, ["auction", "verify", str(log), "--receipt", str(receipt), *ticket, "--json"])
-    verified = json.loads(result.output)
-    assert (result.exit_code, verified["lots"][0]["winner"], verified["is_authority_checked"]) == (0, "anna", True)
+    for path in (log, tapes):
+        result = CliRunner().invoke(app, ["auction", "verify", str(path), "--receipt", str(receipt), *ticket, "--json"])
+        verified = json.loads(result.output)
+        assert (result.exit_code, verified["lots"][0]["winner"], verified["is_authority_checked"]) == (0, "anna", True)
+    change_lines(tapes, lambda rows: rows[1:])
+    result = CliRunner().invoke(app, ["auction", "verify", str(tapes), *ticket])
+    assert (result.exit_code, "line 1 of this auction is not on the tape" in result.output) == (1, True), result.output
     lines = log.read_text().splitlines()
     log.write_text("\n".join([lines[0], *lines[2:]]))
     result = CliRunner().invoke(app, ["auction", "verify", str(log), *ticket])

@@ -8,8 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from broadloom.apps.game.games import PROGRAMS
+from broadloom.apps.tape_log import TapeLog
 from broadloom.cli.main import app
+from broadloom.protocol import ChannelName
+from broadloom.wire import PeerId
 from tests.apps.game.test_package import PROGRAM
+from tests.apps.tapes import payload_tape
 from tests.cli.harness import CommandProcess, new_channel, run, running_command
 from tests.support import wait_until
 
@@ -59,14 +63,14 @@ def test_program_is_published_and_downloaded_and_runs_only_on_request(
 
 @pytest.mark.long
 def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
-    lobby, logs = new_channel(), [tmp_path / name for name in ("ann", "bob")]
+    lobby, logs = new_channel(), [tmp_path / name for name in ("ann", "bob", "ann.tape", "bob.tape")]
     join = ("game", "join", lobby, "board-1", "--game", "chain", "--no-tls", "--json")
     with (
         running_command("game", "monitor", lobby, "--no-tls") as monitor,
-        running_command(*join, "--as", "Ann", "--log", str(logs[0])) as ann,
+        running_command(*join, "--as", "Ann", "--log", str(logs[0]), "--tape", str(logs[2])) as ann,
     ):
         ann.wait_for_output('"Arrived", "role": "red", "name": "Ann"')
-        with running_command(*join, "--as", "Bob", "--log", str(logs[1])) as bob:
+        with running_command(*join, "--as", "Bob", "--log", str(logs[1]), "--tape", str(logs[3])) as bob:
             ann.wait_for_output('"change": "Started"')
             bob.wait_for_output('"Arrived", "role": "blue", "name": "Bob"')
             for player, cell in ((ann, "a1"), (bob, "h6"), (ann, "a1")):
@@ -85,14 +89,39 @@ def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
         assert fields["hash"] == fields["recorded_hash"]
 
 
-def test_log_that_was_changed_is_reported(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    lines = [
-        ["game", {"version": 1, "name": "chain", "players": 2, "seed": "x"}],
-        ["entry", [7, 1, 1, "sit", "red", "Ann", {}]],
-        ["hash", "0" * 32],
-    ]
-    log.write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+CHANGED_LOG = [
+    ["game", {"version": 1, "name": "chain", "players": 2, "seed": "x"}],
+    ["entry", [7, 1, 1, "sit", "red", "Ann", {}]],
+    ["hash", "0" * 32],
+]
+
+
+def test_tapes_of_several_games_are_listed_and_replayed_by_number(tmp_path: Path) -> None:
+    with payload_tape(tmp_path) as tape:
+        for name in ("Ann", "Bob"):
+            log = TapeLog(tape.observer(ChannelName.parse("games/cli"), PeerId(7)), "game")
+            log.begin(json.dumps(CHANGED_LOG[0]) + "\n", player=name)
+            log.write(json.dumps(["entry", [7, 1, 1, "sit", "red", name, {}]]) + "\n")
+            log.end()
+    result = CliRunner().invoke(app, ["game", "replay", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "choose one game by its number" in result.output
+    assert '2: {"player": "Bob"}, peer 0000000000000007' in result.output
+    result = CliRunner().invoke(app, ["game", "replay", str(tmp_path), "--number", "2"])
+    assert (result.exit_code, "1 sit red Bob" in result.output) == (0, True), result.output
+
+
+@pytest.mark.parametrize("is_taped", [False, True], ids=["file", "tape"])
+def test_log_that_was_changed_is_reported(tmp_path: Path, is_taped: bool) -> None:
+    log, lines = tmp_path / "log", [json.dumps(each) + "\n" for each in CHANGED_LOG]
+    if is_taped:
+        with payload_tape(log) as tape:
+            tape_log = TapeLog(tape.observer(ChannelName.parse("games/cli"), PeerId(7)), "game")
+            tape_log.begin(lines[0])
+            for line in lines[1:]:
+                tape_log.write(line)
+    else:
+        log.write_text("".join(lines), encoding="utf-8")
     result = CliRunner().invoke(app, ["game", "replay", str(log)])
     assert result.exit_code == 1
     assert "1 sit red Ann" in result.output

@@ -91,6 +91,8 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
             "actions": '{"lot":"tulips"}',
         }
         recorder.on_event(LayerEvent("app_entry", OTHER, **entry))
+        line: dict[str, Any] = {"sequence": 1, "name": "game", "status": "head"}
+        recorder.on_event(LayerEvent("app_log", **line, payload=b"only with payloads"))
         recorder.on_event(LayerEvent("unknown"))
     me, other = {"peer": "00000000000000ab"}, "fedcba9876543210"
     assert recorded_row(tmp_path, "joined") == me | {"name": "ada", "is_proven": False}
@@ -124,6 +126,7 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
     assert recorded_row(tmp_path, "rule_hit") == me | hit
     assert recorded_row(tmp_path, "mailbox_change") == me | change | {"author": other}
     assert recorded_row(tmp_path, "app_entry") == me | entry | {"author": other}
+    assert recorded_row(tmp_path, "app_log") == me | line
     kinds = rows(tmp_path, "kind")
     elsewhere = {EventKind.ROWS_DROPPED, EventKind.MEMBER_JOINED, EventKind.MEMBER_LEFT, EventKind.MEMBER_LOST}
     assert set(kinds) == {kind.value for kind in EventKind if kind not in elsewhere}

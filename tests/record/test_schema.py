@@ -91,7 +91,7 @@ def test_schemas_of_all_versions_do_not_change() -> None:
     )
     fourth = f"{third}, role, ticket_serial, is_proven, attributes, content_type"
     fifth = f"{fourth}, status, handler, scope, file_name, is_notice, is_repeatable, rule_number, actions, duration_ms"
-    assert (SCHEMA_VERSION, OLDEST_VERSION) == (7, 3)
+    assert (SCHEMA_VERSION, OLDEST_VERSION) == (8, 3)
     assert ", ".join(each.name for each in columns_in_version(3)) == third
     assert ", ".join(each.name for each in columns_in_version(4)) == fourth
     assert ", ".join(each.name for each in columns_in_version(5)) == fifth

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 import broadloom
 from broadloom.apps.missed import Missed
+from broadloom.apps.tape_log import APP_ENTRY, TapeLog
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.arguments import check_callback
 from broadloom.channel.closable import AsyncClosable
@@ -32,8 +33,6 @@ log = logging.getLogger("broadloom")
 E = TypeVar("E")
 S = TypeVar("S", bound="AppSession[Any]")
 
-APP_ENTRY = "app_entry"
-"""The kind on the tape (docs/tape.md)."""
 TIMEOUT_S = 10.0
 """For one entry."""
 JOIN_TIMEOUT_S = 30.0
@@ -62,6 +61,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         self._events: deque[E] = deque(maxlen=self._events_max)
         self._dropped_count = 0
         self._listeners = EventListeners[E](f"{channel.name}: {self._what}")
+        self._tape_log = TapeLog(self.observer, self._what)
         self._changed = asyncio.Event()
         self._end_reason: BroadloomError | None = None
         self._is_closed = False
@@ -132,6 +132,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         if self._end_reason is None:
             self._end_reason = reason
             self._on_end()
+            self._tape_log.end()
             self._wake()
             self._listeners.end()
 

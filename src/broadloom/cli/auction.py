@@ -14,10 +14,12 @@ from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_error
 from broadloom.cli.formatting import escape_control_chars, json_line
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
 from broadloom.cli.output import Output, console, print_json, print_result, table
+from broadloom.cli.record import TapeOption, recorded
 from broadloom.cli.runner import StopSignal, command, joined_channel
 
 if TYPE_CHECKING:
     from broadloom.apps.auction import AuctionEntry, Room, Sale
+    from broadloom.record import Tape
 
 auction = command_group(
     "Sell and bid in auctions, and verify them.\n\n"
@@ -222,6 +224,7 @@ async def watch(
     channel: ChannelArgument,
     sealed_bids: SealedOption = None,
     count: Annotated[int, option("Stop after this many lines. Default: until interrupted.", "N", min=0)] = 0,
+    tape: TapeOption = None,
     notaries: NotariesOption = 3,
     json: JsonOption = False,
 ) -> None:
@@ -230,9 +233,13 @@ async def watch(
     Examples:
 
     - `broadloom auction watch auction/books --ticket anna.ticket`
-    - `broadloom auction watch auction/books --sealed-bids anna.bids --ticket anna.ticket`
+    - `broadloom auction watch auction/books --sealed-bids anna.bids --tape tapes --ticket anna.ticket`
     """
-    async with _room(channel, join_options, stop, notaries, sealed_bids=sealed_bids) as room, Output(stop) as out:
+    async with (
+        recorded(tape) as recording,
+        _room(channel, join_options, stop, notaries, tape=recording, sealed_bids=sealed_bids) as room,
+        Output(stop) as out,
+    ):
         stop.interrupt_is_success = True
         printed = 0
         async for entry in room:
@@ -265,30 +272,33 @@ async def export(
 
 @command("auction verify", auction)
 def verify(
-    file: Annotated[Path, argument("Log of an auction, from `broadloom auction export`.", "FILE")],
+    file: Annotated[Path, argument("Log from `broadloom auction export`, or a tape with payloads.", "FILE")],
     ticket: Annotated[
         Path | None, option("Your ticket: the log must be of the authority that issued it.", "FILE")
     ] = None,
     receipt: Annotated[
         list[Path] | None, option("The log must have the bid of this receipt; repeatable.", "FILE")
     ] = None,
+    number: Annotated[int | None, option("Which of several auctions on a tape.", "N", min=1)] = None,
     notaries: NotariesOption = 3,
     json: JsonOption = False,
 ) -> None:
     """Repeat an auction from its log, and name winners and prices.
 
-    Checks every signature, and that the list is the one that the auctioneers have signed. Needs no connection.
+    Checks every signature, and that the list is the one that the auctioneers have signed. Needs no connection. The tape
+    of a member with payloads (`watch --tape`, a directory or one of its files) has the log, too.
 
     Examples:
 
     - `broadloom auction verify books.log --ticket anna.ticket --receipt lot-3.receipt`
+    - `broadloom auction verify tapes --ticket anna.ticket`
     """
     from broadloom.apps.auction import Receipt, read_log
     from broadloom.security import Ticket
 
     authority = Ticket.load(ticket).authority if ticket is not None else None
     with usage_errors():
-        ledger, fingerprint = read_log(file, authority, notaries)
+        ledger, fingerprint = read_log(file, authority, notaries, number=number)
     for path in receipt or ():
         with usage_errors(f"{path} is "):
             found = Receipt.decode(path.read_bytes())
@@ -315,14 +325,21 @@ def verify(
 
 @asynccontextmanager
 async def _room(
-    channel: str, join_options: JoinOptions, stop: StopSignal, notaries: int, *, is_current: bool = True, **options: Any
+    channel: str,
+    join_options: JoinOptions,
+    stop: StopSignal,
+    notaries: int,
+    *,
+    is_current: bool = True,
+    tape: "Tape | None" = None,
+    **options: Any,
 ) -> "AsyncIterator[Room]":
     """With the list as far as the notaries know it; a notary starts without."""
     from broadloom.apps.auction import Room
 
     if join_options.ticket is None:
         raise UsageError("an auction needs a ticket of the channel's owner: give it with --ticket")
-    async with joined_channel(channel, join_options, stop) as joined:
+    async with joined_channel(channel, join_options, stop, tape=tape) as joined:
         with usage_errors():
             room = Room(joined, notaries=notaries, **options)
         async with room:

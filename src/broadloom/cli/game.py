@@ -13,6 +13,7 @@ from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_error
 from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
 from broadloom.cli.output import Output, console, print_json, print_result, table
+from broadloom.cli.record import TapeOption, recorded
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ async def join(
     role: Annotated[str, option("Role to take. Default: any that is free.", "ROLE")] = "*",
     program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
+    tape: TapeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play: take a role, type actions, see what the others do. You need a name: `--as`, or a ticket.
@@ -136,7 +138,7 @@ async def join(
     if role and not join_options.member_name and join_options.ticket is None:
         raise UsageError("a player needs a name: --as NAME, or --ticket")
     _load(program)
-    await _play(stop, join_options, channel, name, role, kind=kind, players=players, log=log, json=json)
+    await _play(stop, join_options, channel, name, role, kind=kind, players=players, log=log, tape=tape, json=json)
 
 
 @command("game watch", game)
@@ -147,6 +149,7 @@ async def watch(
     name: NameArgument,
     program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
+    tape: TapeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Watch a game until interrupted.
@@ -156,7 +159,7 @@ async def watch(
     - `broadloom game watch games/friday board-1`
     """
     _load(program)
-    await _play(stop, join_options, channel, name, "", log=log, json=json)
+    await _play(stop, join_options, channel, name, "", log=log, tape=tape, json=json)
 
 
 @command("game publish", game)
@@ -239,24 +242,27 @@ async def monitor(
 
 @command("game replay", game)
 def replay(
-    file: Annotated[Path, argument("Game log of `join --log` or `watch --log`.", "FILE")],
+    file: Annotated[Path, argument("Game log of `join --log` or `watch --log`, or a tape with payloads.", "FILE")],
     program: ProgramOption = None,
+    number: Annotated[int | None, option("Which of several games on a tape.", "N", min=1)] = None,
     json: JsonOption = False,
 ) -> None:
     """Replay a game log: print its actions, and the final state with its hash.
 
-    Exit status 1 if the hash differs from the one that the player had.
+    A tape with payloads (`join --tape`, a directory or one of its files) has the log, too. Exit status 1 if the hash
+    differs from the one that the player had.
 
     Examples:
 
     - `broadloom game replay ann.log`
+    - `broadloom game replay tapes --number 2`
     """
     from broadloom.apps.game import replay as replay_log
     from broadloom.cli.game_screen import board_text, table_text
 
     _load(program)
     last = None
-    for last in replay_log(file):
+    for last in replay_log(file, number=number):
         if json or last.entry is None:
             continue
         entry = last.entry
@@ -295,6 +301,7 @@ async def _play(
     kind: str = "",
     players: int = 2,
     log: Path | None,
+    tape: Path | None,
     json: bool,
 ) -> None:
     from broadloom.apps.game import Play
@@ -306,7 +313,9 @@ async def _play(
             await lobby.register(name, kind, players)
         listing = await lobby.find(name)
         async with (
-            joined_channel(listing.channel, replace(join_options, port=0), stop) as joined,  # --port is the lobby's
+            recorded(tape) as recording,
+            # --port is the lobby's
+            joined_channel(listing.channel, replace(join_options, port=0), stop, tape=recording) as joined,
             Play(joined, listing.make_game(), name=own_name(joined), role=role, log_file=log) as play,
             Output(stop) as out,
         ):

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,6 +81,20 @@ def open_tape(
 
     settings = TapeSettings(include_payload=include_payload, block_when_full=block_when_full)
     return Tape(directory, settings=settings, wall_clock=wall_clock, on_error=_report_error)
+
+
+TapeOption = Annotated[Path | None, option("Record your part to a tape with payloads, in this directory.", "DIR")]
+
+
+@asynccontextmanager
+async def recorded(directory: Path | None) -> "AsyncIterator[Tape | None]":
+    """A tape with payloads, if a directory is given. It is closed after leaving."""
+    tape = open_tape(directory, include_payload=True) if directory is not None else None
+    try:
+        yield tape
+    finally:
+        if tape is not None:
+            await asyncio.to_thread(tape.close)
 
 
 async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | None) -> None:

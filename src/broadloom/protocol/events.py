@@ -313,6 +313,7 @@ class LayerEvent(NamedTuple):
     duration_ms: float | None = None
     owner: str | None = None
     size_bytes: int | None = None
+    payload: bytes | None = None
 
 
 OwnerEvent = CardChanged | ChannelClosed | QuotaExceeded | Revoked

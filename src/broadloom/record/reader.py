@@ -71,9 +71,10 @@ def read(
     kinds: Iterable[EventKind | str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of a tape, file by file. The rows of one peer are in order.
+    """The rows of a tape, or of one of its files, file by file. The rows of one peer are in order.
 
-    Optionally only those of one channel (its name, or the digits of its folder), one day, some kinds or some columns.
+    Optionally only those of one channel (its name, or the digits of its folder), one day, some kinds or some columns. A
+    file is read whole, whatever its channel and day.
     """
     wanted = list(columns) if columns is not None else TABLE_SCHEMA.names
     unknown = [name for name in wanted if name not in TABLE_SCHEMA.names]
@@ -82,14 +83,16 @@ def read(
     chosen = [EventKind(kind).value for kind in kinds] if kinds is not None else None
     schema = pa.schema([TABLE_SCHEMA.field(name) for name in wanted])
     tables = [schema.empty_table()]
-    for path in _paths(Path(directory), channel, day):
+    source = Path(directory)
+    for path in [source] if source.is_file() else _paths(source, channel, day):
         table = _rows(path, [*{name: None for name in (*wanted, "kind") if name not in _PARTITION_COLUMNS}])
         if chosen is not None:
             table = table.filter(pc.is_in(table["kind"], pa.array(chosen, pa.string())))
-        partition = _partition_values(path)
         for name in _PARTITION_COLUMNS:
             if name in wanted:
-                column = pa.repeat(pa.scalar(partition[name], TABLE_SCHEMA.field(name).type), table.num_rows)
+                column = pa.repeat(
+                    pa.scalar(_partition_values(path)[name], TABLE_SCHEMA.field(name).type), table.num_rows
+                )
                 table = table.append_column(name, column)
         tables.append(table.select(wanted).cast(schema))
     return pa.concat_tables(tables)

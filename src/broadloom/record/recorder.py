@@ -49,6 +49,7 @@ _LAYER_KINDS = {
         EventKind.RULE_HIT,
         EventKind.MAILBOX_CHANGE,
         EventKind.APP_ENTRY,
+        EventKind.APP_LOG,
     )
 }
 _GROUPS_KIND = layer_kind(GROUPS)
@@ -126,6 +127,11 @@ class Recorder:
         self._payload = payload
         # Group messages are recognized by the kind of their frames, so other messages need not be looked at.
         self._has_extra = payload or describe not in (None, payload_metadata)
+
+    @property
+    def has_payload(self) -> bool:
+        """Whether messages themselves are recorded."""
+        return self._payload
 
     # -- called by the peer. The hot methods repeat a few lines: a shared method would double their cost.
 
@@ -213,6 +219,7 @@ class Recorder:
             actions=event.actions,
             duration_ms=event.duration_ms,
             owner=event.owner,
+            payload=event.payload if self._payload else None,
         )
         kind, size = _LAYER_KINDS[event.kind], event.size_bytes
         self._put(kind, author=event.author, sequence=event.sequence, size=size, extra=extra)

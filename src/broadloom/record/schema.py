@@ -14,7 +14,7 @@ from typing import Self
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
 
 OLDEST_VERSION = 3
@@ -76,6 +76,10 @@ class EventKind(StrEnum):
     APP_ENTRY = (
         "app_entry",
         "The entry `sequence` of `author` in the application `name` has its place at the peer; see `status`.",
+    )
+    APP_LOG = (
+        "app_log",
+        "Line `sequence` of the log of the application `name`, as its file has it; only with payloads. See `status`.",
     )
     ROWS_DROPPED = (
         "rows_dropped",
@@ -147,7 +151,7 @@ COLUMNS: tuple[TapeColumn, ...] = (
         "sequence",
         pa.int64(),
         "Sequence number of the message, request or entry, per author; the first one of `missed`; revision of a "
-        "mailbox.",
+        "mailbox; number of a line.",
     ),
     TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
     TapeColumn("hops", pa.int64(), "Links that the message traveled."),
@@ -171,7 +175,7 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
     TapeColumn("parent_sequence", pa.int64(), "Sequence number of the message this one replies to."),
     TapeColumn("topic", pa.string(), "Topic of the message or ad."),
-    TapeColumn("payload", pa.binary(), "The message itself, in `sent` and `delivered`; only on request."),
+    TapeColumn("payload", pa.binary(), "The message itself, in `sent` and `delivered`, or the line; only on request."),
     TapeColumn("member", ID, "Group member that posted it; stays the same when the member reconnects."),
     TapeColumn("member_sequence", pa.int64(), "Sequence number of the member's message in the group."),
     TapeColumn("parent_member", ID, "Member that posted the message this one replies to, in the same group."),

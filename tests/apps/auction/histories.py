@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from broadloom import Authority
 from broadloom.apps.auction import (
     AuctionEntry,
     Bid,
@@ -25,17 +26,23 @@ from broadloom.apps.auction import (
 )
 from broadloom.apps.auction.auctioneer import Auctioneer
 from broadloom.apps.auction.ledger import Ledger
+from broadloom.apps.auction.log_file import entry_line, head_line
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action, Statement, signed
+from broadloom.apps.tape_log import TapeLog
 from broadloom.order.model import Entry
 from broadloom.order.store import MemoryOrderStore
+from broadloom.protocol import ChannelName
 from broadloom.testing.sim.node import START_TIME_S, SimNode
 from broadloom.testing.sim.order_runtime import SimOrderRuntime
+from broadloom.testing.sim.simulation import TapeFactory
 from broadloom.wire import Address
 from tests.apps.auction.sim_signer import SimSigner, verify
 from tests.histories import HistoryError, SimHistory, main, run_history
 
 AUCTION = "auction/simulated"
+AUTHORITY = Authority.generate(ChannelName.parse(AUCTION).id)
+"""For the head of a log. The signatures are those of `SimSigner`."""
 NOTARIES = ("notary-1", "notary-2", "notary-3")
 BIDDERS = ("anna", "ben", "carl")
 SELLER = "sam"
@@ -62,6 +69,8 @@ class Program:
         self.signer = SimSigner(name)
         self.ledger = Ledger(AUCTION, NOTARIES, verify)
         self.auctioneer = Auctioneer(self.ledger)
+        self.tape_log = TapeLog(node.peer.observer, "auction")
+        self.tape_log.begin(head_line(self.ledger, AUTHORITY.certificate), member=name)
         self.entries: list[AuctionEntry] = []
         self.called: set[tuple[str, Action, int]] = set()
         self.revealed: set[str] = set()
@@ -109,6 +118,8 @@ class Program:
 
     def _on_entry(self, entry: Entry) -> None:
         found = self.ledger.apply(entry.index, entry.data)
+        if self.tape_log.is_open:
+            self.tape_log.write(entry_line(entry.index, entry.data))
         self.entries += found
         if self.name in NOTARIES:
             for each in found:
@@ -137,8 +148,8 @@ class Program:
 
 
 class History(SimHistory):
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, *, tape_factory: TapeFactory | None = None) -> None:
+        super().__init__(seed, tape_factory=tape_factory)
         self.random = self.sim.random
         self.names: dict[int, str] = {}
         self.stores = {name: MemoryOrderStore(number) for number, name in enumerate(NOTARIES, 1)}

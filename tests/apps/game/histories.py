@@ -12,6 +12,7 @@ from random import Random
 from broadloom.apps.game import Diverged, Phase
 from broadloom.apps.game.entry import Kind, entry_of
 from broadloom.apps.game.timeline import Timeline
+from broadloom.testing.sim.simulation import TapeFactory
 from tests.apps.game.sim_runtime import SEED, FreeRelay, Relay, SimGame
 from tests.histories import SimHistory, main, run_history
 
@@ -21,8 +22,8 @@ NAMES = "Anna", "Ben", "Carla", "Dora", "Emil"
 
 
 class History(SimHistory):
-    def __init__(self, seed: int, *, is_free: bool | None = None) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, *, is_free: bool | None = None, tape_factory: TapeFactory | None = None) -> None:
+        super().__init__(seed, tape_factory=tape_factory)
         self.random = Random(seed)
         self.game = FreeRelay() if (seed % 2 == 0 if is_free is None else is_free) else Relay()
         self.kept_count = KEPT_FEW if self.random.random() < 0.3 else 4096

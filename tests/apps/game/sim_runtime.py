@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from broadloom.apps.game import Action, Chance, Change, Game, GameOrder, IllegalActionError, Result, State
 from broadloom.apps.game.entry import Entry
+from broadloom.apps.game.game_log import head_line, log_line
 from broadloom.apps.game.participant import LAYER, Participant
+from broadloom.apps.tape_log import TapeLog
 from broadloom.order.model import Entry as OrderEntry
 from broadloom.order.model import OrderEvent, Rewound, Skipped
 from broadloom.order.settings import OrderSettings
@@ -65,6 +67,8 @@ class SimGame:
         self.changes: list[Change] = []
         self.settled: dict[int, str] = {}
         self.inputs: list[tuple[str, Any]] = []
+        self.tape_log = TapeLog(node.peer.observer, "game")
+        self.tape_log.begin(head_line(game, SEED), player=name)
         self.missing_count = 0
         """This many broadcasts of the game are lost here, as if the channel had reported them as missed."""
         node.peer.roster.set_layers((GAME_KIND, *([ORDER_KIND] if self.order is not None else [])))
@@ -126,6 +130,8 @@ class SimGame:
 
     def on_input(self, kind: str, value: Any) -> None:
         self.inputs.append((kind, value))
+        if self.tape_log.is_open:
+            self.tape_log.write(log_line(kind, value))
 
     # -- the peer
 

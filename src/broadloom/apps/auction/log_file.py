@@ -1,4 +1,4 @@
-"""The log of an auction as a file, and its verification: anyone can repeat the auction from it.
+"""The log of an auction, as a file or on a tape, and its verification: anyone can repeat the auction from it.
 
 JSON lines: a head with the name, the notaries and the certificate of the authority, then every entry as it was ordered,
 with its author's signature. Nothing in it has to be trusted but the authority.
@@ -15,9 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broadloom.apps.auction.errors import AlteredLogError
+from broadloom.apps.auction.errors import AlteredLogError, AuctionError
 from broadloom.apps.auction.ledger import Ledger, notary_names
 from broadloom.apps.auction.statements import Verify
+from broadloom.apps.tape_log import log_lines
 from broadloom.protocol import ChannelName
 from broadloom.security.authority import is_for_channel
 from broadloom.security.certificates import utc_now
@@ -49,21 +50,35 @@ def verifier(authority: x509.Certificate, auction: str) -> Verify:
 
 def write_log(path: Path, ledger: Ledger, authority: x509.Certificate) -> None:
     """Replaces a file atomically."""
+    lines = [head_line(ledger, authority), *(entry_line(*each) for each in ledger.records)]
+    replace_public(path, "".join(lines).encode())
+
+
+def head_line(ledger: Ledger, authority: x509.Certificate) -> str:
     der = authority.public_bytes(Encoding.DER)
     head = {"version": VERSION, "auction": ledger.auction, "notaries": ledger.notaries, "authority": _base64(der)}
-    lines = [head, *({"number": each.number, "entry": _base64(each.data)} for each in ledger.records)]
-    replace_public(path, "".join(f"{json.dumps(each)}\n" for each in lines).encode())
+    return f"{json.dumps(head)}\n"
+
+
+def entry_line(number: int, data: bytes) -> str:
+    return f"{json.dumps({'number': number, 'entry': _base64(data)})}\n"
 
 
 def read_log(
-    path: Path, authority: x509.Certificate | None = None, notaries: int | Sequence[str] = 3
+    path: Path,
+    authority: x509.Certificate | None = None,
+    notaries: int | Sequence[str] = 3,
+    *,
+    number: int | None = None,
 ) -> tuple[Ledger, str]:
-    """Repeat an auction. Returns its ledger, and the fingerprint of its authority. Raises `AlteredLogError` if the log
-    is not what the auctioneers have signed, or not of this authority or these notaries, and `OSError`."""
+    """Repeat an auction. Returns its ledger, and the fingerprint of its authority. `path` is a log file, or a tape with
+    payloads: a directory or a file; `number` chooses one of several auctions on it, from 1. Raises `AlteredLogError` if
+    the log is not what the auctioneers have signed, or not of this authority or these notaries, `AuctionError` if a
+    tape does not have all of it, and `OSError`."""
     names = notary_names(notaries)
-    lines = _lines(path)
+    lines = _lines(path, number)
     try:
-        number, head = next(lines)
+        _, head = next(lines)
         auction, found_names = head["auction"], tuple(head["notaries"])
         found = x509.load_der_x509_certificate(base64.b64decode(head["authority"], validate=True))
         key = found.public_key()
@@ -81,11 +96,11 @@ def read_log(
             f"{', '.join(names)} are expected: if the auction has another number of them, give it"
         )
     ledger = Ledger(auction, names, verifier(found, auction))
-    for number, line in lines:
+    for place, line in lines:
         try:
             ledger.apply(line["number"], base64.b64decode(line["entry"], validate=True))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-            raise AlteredLogError(f"{path}: line {number} is damaged, or not in order") from None
+            raise AlteredLogError(f"{path}: line {place} is damaged, or not in order") from None
     if (disputed := ledger.disputed) is not None:
         author, statement = disputed.said
         raise AlteredLogError(
@@ -95,16 +110,15 @@ def read_log(
     return ledger, fingerprint_of(key)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
-                value = None
-            if not isinstance(value, dict):
-                raise AlteredLogError(f"{path}: line {number} is damaged")
-            yield number, value
+def _lines(path: Path, number: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    for place, line in enumerate(log_lines(path, "auction", AuctionError, number, LINE_BYTES_MAX), 1):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise AlteredLogError(f"{path}: line {place} is damaged")
+        yield place, value
 
 
 def _base64(data: bytes) -> str:

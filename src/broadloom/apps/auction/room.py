@@ -23,7 +23,7 @@ from broadloom.apps.auction.auctioneer import Auctioneer, Call
 from broadloom.apps.auction.entries import AuctionEntry, Bid, Opened, Revealed, Sold, Unsealed, Unsold
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
 from broadloom.apps.auction.ledger import Ledger, Outcome, notary_names
-from broadloom.apps.auction.log_file import verifier, write_log
+from broadloom.apps.auction.log_file import entry_line, head_line, verifier, write_log
 from broadloom.apps.auction.lot import Lot, amount_text, parse_amount
 from broadloom.apps.auction.receipt import Receipt
 from broadloom.apps.auction.sale import Phase, Sale
@@ -141,6 +141,7 @@ class Room(AppSession[AuctionEntry]):
             from_index=1,
             settings=self._settings,
         )
+        self._tape_log.begin(head_line(self.ledger, self._authority), auction=self.ledger.auction, member=self.name)
         self._begin(order)
         order.on_event(self._on_order_event)
         if self.is_notary:
@@ -151,6 +152,8 @@ class Room(AppSession[AuctionEntry]):
 
     def _on_entry(self, entry: Entry) -> None:
         found = self.ledger.apply(entry.index, entry.data)
+        if self._tape_log.is_open:
+            self._tape_log.write(entry_line(entry.index, entry.data))
         self.entries += found
         for each in found:
             self._record_effect(entry.author, each)

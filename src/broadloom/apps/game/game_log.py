@@ -1,8 +1,7 @@
 """Game logs: everything that entered the timeline of one player, as lines of JSON. Replaying it gives the same state.
 
-Tapes of the recorder have payloads only on request, and only of frames, not of places in an agreed order; so a game has
-a log of its own. The first line names the game; the last one has the hash of the final state, if the program had time
-to write it.
+A log is a file, or on a tape with payloads. The first line names the game; the last one has the hash of the final
+state, if the program had time to write it.
 """
 
 import contextlib
@@ -16,9 +15,19 @@ from broadloom.apps.game.errors import GameError
 from broadloom.apps.game.game import Game
 from broadloom.apps.game.games import make_game
 from broadloom.apps.game.timeline import Timeline
+from broadloom.apps.tape_log import log_lines
 
 VERSION = 1
 LINE_MAX = 64 << 20
+
+
+def head_line(game: Game, seed: str) -> str:
+    return log_line("game", {"version": VERSION, "name": game.name, "players": len(game.seats()), "seed": seed})
+
+
+def log_line(kind: str, value: Any) -> str:
+    """ASCII: the state of another member may have text that is not valid Unicode."""
+    return json.dumps([kind, value], separators=(",", ":")) + "\n"
 
 
 class GameLog:
@@ -27,11 +36,10 @@ class GameLog:
     def __init__(self, path: Path, game: Game, seed: str) -> None:
         """Raises `OSError`."""
         self._file: IO[str] = path.open("w", encoding="utf-8", buffering=1)
-        players = len(game.seats())
-        self.write("game", {"version": VERSION, "name": game.name, "players": players, "seed": seed})
+        self._file.write(head_line(game, seed))
 
     def write(self, kind: str, value: Any) -> None:
-        self._file.write(json.dumps([kind, value], ensure_ascii=False, separators=(",", ":")) + "\n")
+        self._file.write(log_line(kind, value))
 
     def abandon(self) -> None:
         """It cannot be written any more."""
@@ -51,24 +59,24 @@ class Replayed(NamedTuple):
     """The hash at the end of the log; empty before it."""
 
 
-def replay(path: Path, game: Game | None = None) -> Iterator[Replayed]:
-    """Replay a game log line by line; the last one has the final state. `game` is for games that do not come with
-    Broadloom. Raises `GameError`, or `OSError`."""
-    with path.open("rb") as file:
-        timeline: Timeline | None = None
-        for number, line in enumerate(iter(lambda: file.readline(LINE_MAX), b""), 1):
-            try:
-                kind, value = json.loads(line)
-                if timeline is None:
-                    timeline = _begin(path, kind, value, game)
-                    continue
-                yield _step(timeline, kind, value)
-            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
-                if timeline is not None and not line.endswith(b"\n"):
-                    return  # the program was killed while it wrote this
-                raise GameError(f"{path}, line {number}: not a game log") from problem
-        if timeline is None:
-            raise GameError(f"{path} is empty: record a game with `broadloom game join --log`")
+def replay(path: Path, game: Game | None = None, *, number: int | None = None) -> Iterator[Replayed]:
+    """Replay a game log line by line; the last one has the final state. `path` is a log file, or a tape with payloads:
+    a directory or a file; `number` chooses one of several games on it, from 1. `game` is for games that do not come
+    with Broadloom. Raises `GameError`, or `OSError`."""
+    timeline: Timeline | None = None
+    for place, line in enumerate(log_lines(path, "game", GameError, number, LINE_MAX), 1):
+        try:
+            kind, value = json.loads(line)
+            if timeline is None:
+                timeline = _begin(path, kind, value, game)
+                continue
+            yield _step(timeline, kind, value)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
+            if timeline is not None and not line.endswith(b"\n"):
+                return  # the program was killed while it wrote this
+            raise GameError(f"{path}, line {place}: not a game log") from problem
+    if timeline is None:
+        raise GameError(f"{path} is empty: record a game with `broadloom game join --log`")
 
 
 def _begin(path: Path, kind: str, value: Any, game: Game | None) -> Timeline:

@@ -19,7 +19,7 @@ from broadloom.apps.game.changes import Change, Over, Started
 from broadloom.apps.game.entry import Entry, Kind, checked_name, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
-from broadloom.apps.game.game_log import GameLog
+from broadloom.apps.game.game_log import GameLog, head_line, log_line
 from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant
 from broadloom.apps.game.table import Table
 from broadloom.apps.session import JOIN_TIMEOUT_S, LEAVE_TIMEOUT_S, TIMEOUT_S, AppSession, joined, own_name
@@ -61,6 +61,7 @@ class Play(AppSession[Change]):
         if self.game.order is GameOrder.AGREED:
             name = f"game/{self.game.name}/{len(self.game.seats())}"
             order = ordered(self._channel, name, mode="available", from_index=1)
+        self._tape_log.begin(head_line(self.game, self.seed), game=self.game.name, player=self._name)
         self._begin(order)
         self._layer.on_request(self._on_request)
         self._participant.start()
@@ -231,6 +232,8 @@ class Play(AppSession[Change]):
     def _on_end(self) -> None:
         self._participant.close()
         self._write_log(lambda log_file: log_file.close(self.state_hash()))
+        if self._tape_log.is_open:
+            self._tape_log.write(log_line("hash", self.state_hash()))
 
     # -- the order
 
@@ -309,6 +312,8 @@ class Play(AppSession[Change]):
     def on_input(self, kind: str, value: Any) -> None:
         if not self.is_ended:
             self._write_log(lambda log_file: log_file.write(kind, value))
+            if self._tape_log.is_open:
+                self._tape_log.write(log_line(kind, value))
 
     def _write_log(self, write: Callable[[GameLog], None]) -> None:
         """The game goes on without its log."""
