@@ -351,15 +351,19 @@ def test_silent_callee_is_gone_after_the_heartbeat_timeout() -> None:
     assert kinds(pair.outcomes) == [(OutcomeKind.GONE, True)]
 
 
-def test_dead_connection_is_replaced_although_requests_end_before_the_heartbeat_timeout() -> None:
+@pytest.mark.parametrize(("timeout_s", "interval_s"), [(3.0, 3.5), (0.5, 1.0), (0.05, 2.0), (0.05, 0.1)])
+def test_dead_connection_is_closed_although_requests_end_before_the_heartbeat_timeout(
+    timeout_s: float, interval_s: float
+) -> None:
     """A network that was cut for a while can leave a connection that only one side takes for open."""
     pair = DirectPair()
     cable = pair.warm()
-    for _ in range(3):
-        assert not cable.ends[0].closed
-        pair.request(timeout_s=3.0)  # never carried
-        pair.runtime.advance(3.5)
-    assert cable.ends[0].closed
+    silent_since = pair.runtime.time
+    while not cable.ends[0].closed:
+        pair.request(timeout_s=timeout_s)  # never carried
+        pair.runtime.advance(interval_s)
+        assert pair.runtime.time < silent_since + 12.0
+    assert pair.runtime.time > silent_since + 7.0
 
 
 def test_connection_to_a_slow_callee_is_kept_although_all_requests_are_canceled() -> None:

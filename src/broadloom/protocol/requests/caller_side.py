@@ -118,7 +118,7 @@ class CallerSide:
         if not request.is_tell:
             self._remove(request)
             self._connection.send(encode(Cancel(request.id)))
-            self._connection.was_canceled = True
+            self._connection.on_canceled()
             self._connection.on_room()
 
     def _remove(self, request: OutgoingRequest) -> bool:

@@ -60,7 +60,7 @@ class DirectConnection:
         self.is_paused = False
         """Not read, because too many one-way messages wait for a handler."""
         self._received_since_tick = self._sent_since_tick = True
-        self.was_canceled = False
+        self._expects_heartbeat = False
         """A request of ours was canceled, and nothing was received since: the connection may be dead."""
         self._received_at = self._sent_at = self.used_at = peer.runtime.now()
         connection.handler = self
@@ -77,6 +77,10 @@ class DirectConnection:
     def is_idle(self) -> bool:
         return not self.caller.has_open_requests and not len(self.parts) and self.callee.is_idle
 
+    @property
+    def _expects_something(self) -> bool:
+        return self.has_open_requests or self._expects_heartbeat or self.is_closing
+
     # -- for the two sides
 
     @property
@@ -89,6 +93,12 @@ class DirectConnection:
 
     def send_heartbeat(self) -> None:
         self._connection.send(_HEARTBEAT)
+
+    def on_canceled(self) -> None:
+        """A request of ours was canceled; the other side answers with a heartbeat."""
+        if self._received_since_tick:  # the silence begins now, and not with the next request
+            self._received_since_tick, self._received_at = False, self._peer.runtime.now()
+        self._expects_heartbeat = True
 
     def on_room(self) -> None:
         """A request of ours has ended, or the connection takes more."""
@@ -112,7 +122,7 @@ class DirectConnection:
         """Send the request, unless the connection has no room for it now."""
         if self.is_closing or self._connection.is_congested:
             return False
-        if not (self.caller.has_open_requests or self.was_canceled):
+        if not (self.caller.has_open_requests or self._expects_heartbeat):
             self._received_since_tick = True  # the other side was allowed to be silent until now
         if not self.caller.try_send(request):
             return False
@@ -181,9 +191,9 @@ class DirectConnection:
         settings = self._peer.settings
         timeout_s = self._peer.pacing.stretched(settings.heartbeat_timeout_s)
         if self._received_since_tick or self.is_paused:
-            self._received_since_tick = self.was_canceled = False
+            self._received_since_tick = self._expects_heartbeat = False
             self._received_at = self.used_at = now
-        elif now - self._received_at > timeout_s and (self.has_open_requests or self.was_canceled or self.is_closing):
+        elif now - self._received_at > timeout_s and self._expects_something:
             self.close(f"nothing received for {timeout_s:.0f} s")
             return
         if self._sent_since_tick:
