@@ -9,14 +9,13 @@ import pytest
 
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.exchange import Exchange
-from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.owner.owner import Owner
 from broadloom.security import certificates, verification
 from broadloom.security.keys import peer_id_of
-from broadloom.security.verification import SessionSigner
+from broadloom.security.verification import CertificateVerifier, SessionSigner, VerifiedPeer
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
-from broadloom.wire.exchange_messages import RejectReason
+from broadloom.wire import PeerId
 from tests import support
 from tests.attack import attacker, harness, test_admission, test_crowds, test_members, test_neighbors
 
@@ -64,8 +63,14 @@ def test_revoked_neighbor_stays_without_recheck(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_expired_certificate_mutes_an_author_if_it_is_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = CredentialError(RejectReason.TICKET_EXPIRED, "expired")
-    monkeypatch.setattr(verification, "expired_error", lambda *_, **__: error)
+    verify = CertificateVerifier._verify
+
+    def verify_with_dates(verifier: CertificateVerifier, der: bytes, peer_id: PeerId | None) -> VerifiedPeer:
+        for each in verifier._verify_chain(der, peer_id)[1]:
+            verifier._check_time(each)
+        return verify(verifier, der, peer_id)
+
+    monkeypatch.setattr(CertificateVerifier, "_verify", verify_with_dates)
     attack = test_members.test_expired_certificate_that_a_member_made_for_an_author_does_not_mute_it
     assert_attack_succeeds(attack(mode=harness.MODES["signed"], monkeypatch=monkeypatch))
 

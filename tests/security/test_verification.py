@@ -236,13 +236,18 @@ def test_other_certificate_of_authority_is_not_accepted_as_ticket(signs: int | N
 @pytest.mark.parametrize("wrong", [(TODAY - 3 * DAY, TODAY - DAY), (TODAY + DAY, TODAY + 3 * DAY)])
 def test_validity_of_certificate_and_ticket_are_both_checked(wrong: tuple[datetime, datetime]) -> None:
     key = Ed25519PrivateKey.generate()
-    bare = certificate(OWNER.certificate, OWNER.private_key(), key, validity=wrong)
-    assert reject_reason(der(bare), KEY_MEMBER) is RejectReason.TICKET_EXPIRED
     peer_certificate = certificate(TICKET.certificate, TICKET.key, key, ticket=TICKET.certificate, validity=wrong)
     assert reject_reason(der(peer_certificate)) is RejectReason.TICKET_EXPIRED
     ada = x509_name("ada", unit="producer")
     ticket = certificate(OWNER.certificate, OWNER.private_key(), key, subject=ada, signs=0, validity=wrong)
     assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
+
+
+def test_dates_of_a_certificate_that_any_member_could_have_issued_discredit_nobody() -> None:
+    """With a shared key. TLS checks them on connections."""
+    past = TODAY - 3 * DAY, TODAY - DAY
+    bare = certificate(OWNER.certificate, OWNER.private_key(), Ed25519PrivateKey.generate(), validity=past)
+    assert KEY_MEMBER.identify(der(bare)).name == ""
 
 
 def test_members_have_a_ticket_all_or_none() -> None:

@@ -35,12 +35,10 @@ class Identity(NamedTuple):
 class CredentialError(Exception):
     """A certificate or credential is invalid; `reason` is machine-readable, `text` is not."""
 
-    def __init__(self, reason: RejectReason, text: str, *, is_from_author: bool = True) -> None:
+    def __init__(self, reason: RejectReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
         self.text = text
-        self.is_from_author = is_from_author
-        """False if any member could have made the credential, so that it discredits nobody."""
 
 
 class Signer(Protocol):

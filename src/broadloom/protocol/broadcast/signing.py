@@ -124,7 +124,7 @@ class MessageVerifier:
         except CredentialError as rejected:
             # Clocks and revocation lists of honest peers may differ a little, so the neighbor is not blamed.
             self._peer.counters.bad_credentials += 1
-            if rejected.reason in TICKET_REASONS and rejected.is_from_author:
+            if rejected.reason in TICKET_REASONS:
                 self._reject(author, rejected.text)
 
     def verify(self, link: "Link", frame: bytes, message: Broadcast) -> bool:
