@@ -7,8 +7,8 @@ KEY_BYTES_MAX = 64
 NAME_BYTES_MAX = 256
 LINEAGE_MAX = 64
 """Epochs that a log remembers. Two logs without a common one among them have nothing in common."""
-PARTICIPANTS_MAX = 4096
-"""More can read and submit, but do not count in takeovers. A `Status` has 8 bytes for each."""
+PARTICIPANTS_MAX = 2048
+"""More can read and submit, but do not count in takeovers, whose cost grows with the square."""
 RUNS_MAX = 1024
 """Runs of submissions in one `Assign`."""
 PAGE_BYTES = 256 << 10
