@@ -243,7 +243,7 @@ def test_validity_of_certificate_and_ticket_are_both_checked(wrong: tuple[dateti
     assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
 
 
-def test_dates_of_a_certificate_that_any_member_could_have_issued_discredit_nobody() -> None:
+def test_dates_of_certificates_are_not_checked_with_a_shared_key() -> None:
     """With a shared key. TLS checks them on connections."""
     past = TODAY - 3 * DAY, TODAY - DAY
     bare = certificate(OWNER.certificate, OWNER.private_key(), Ed25519PrivateKey.generate(), validity=past)
