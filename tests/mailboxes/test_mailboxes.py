@@ -357,3 +357,81 @@ async def test_calls_that_wait_end_when_the_mailboxes_are_closed() -> None:
         await ben.aclose()
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(each) for each in results] == [UnboundError, NotConnectedError, NotConnectedError]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_callback_set_late_begins_with_the_unread_letters(number: int) -> None:
+    async with programs("anna", "ben") as (anna, ben):
+        box = await anna.bind("q", number)
+        got: list[Any] = []
+        for text in (b"0", b"1", b"2"):
+            await ben.post(anna.channel.peer_id, "q", text)
+        box.on_letters(got.append)
+        assert box.unread_count == 0
+        await ben.post(anna.channel.peer_id, "q", b"3")
+        calls = [[each.text for each in call] if isinstance(call, list) else call.text for call in got]
+        assert calls == (["0", "1", "2", "3"] if number == 3 else [["0", "1", "2"], ["3"]])
+
+
+async def test_callback_set_late_gets_the_unread_letter_of_a_mailbox_with_one_storage() -> None:
+    async with programs("anna", "ben") as (anna, ben):
+        box = await anna.bind("q", 12)
+        got: list[str] = []
+        for text in (b"0", b"1"):
+            await ben.post(anna.channel.peer_id, "q", text)
+        box.on_letters(lambda letter: got.append(letter.text))
+        await ben.post(anna.channel.peer_id, "q", b"2")
+        assert (got, box.unread_count) == (["1", "2"], 0)
+        latest = box.get()
+        assert latest.text == "2"
+
+
+async def test_callback_that_removes_itself_leaves_the_rest_of_the_letters_unread() -> None:
+    async with programs("anna", "ben") as (anna, ben):
+        box = await anna.bind("q", 3)
+        got: list[str] = []
+
+        def once(letter: Letter) -> None:
+            got.append(letter.text)
+            box.on_letters(None)
+
+        for text in (b"0", b"1"):
+            await ben.post(anna.channel.peer_id, "q", text)
+        box.on_letters(once)
+        assert (got, box.unread_count) == (["0"], 1)
+        assert (await box.receive(20)).text == "1"
+
+        # In the middle of a block.
+        box.on_letters(once)
+        letters = [Letter("q", ben.channel.peer_id, "", text, 0, False) for text in (b"2", b"3", b"4")]
+        assert box._binding.letterbox.accept(box.mailbox_class, ben.channel.peer_id, letters)[0] == 3
+        assert (got, box.unread_count) == (["0", "2"], 2)
+        assert [(await box.receive(20)).text for _ in range(2)] == ["3", "4"]
+
+
+async def test_callback_may_replace_itself_for_every_unread_letter() -> None:
+    async with programs("anna") as (anna,):
+        box = await anna.bind("q", 3, sender_room=1000)
+        got: list[str] = []
+
+        def again(letter: Letter) -> None:
+            got.append(letter.text)
+            box.on_letters(again)
+
+        me = anna.channel.peer_id
+        letters = [Letter("q", me, "", str(number).encode(), 0, False) for number in range(1000)]
+        box._binding.letterbox.accept(box.mailbox_class, me, letters)
+        box.on_letters(again)
+        assert got == [str(number) for number in range(1000)]
+
+
+async def test_callback_for_letters_must_be_a_plain_function() -> None:
+    async def later(_letter: Letter) -> None: ...
+
+    async with programs("anna") as (anna,):
+        box = await anna.bind("q", 3)
+        for wrong in (later, 5):
+            with pytest.raises(TypeError, match="a callback must be a"):
+                box.on_letters(wrong)  # type: ignore[arg-type]
+        await anna.post(anna.channel.peer_id, "q", b"waits")
+        assert box.unread_count == 1

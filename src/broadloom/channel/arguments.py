@@ -1,11 +1,17 @@
 """Checks of arguments that would otherwise fail later, in a place that does not show the mistake."""
 
+import asyncio
 import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 from broadloom.channel.inbox import Overflow
+
+CALLBACK_ERRORS = (Exception, asyncio.CancelledError, GeneratorExit)
+"""What a callback of the application may raise without harm to its caller. `CancelledError` comes from a canceled
+future whose result it reads: in a plain function it does not cancel the task or the connection that happens to run it.
+Only for calls, never around `await`."""
 
 
 def check_callback(callback: Callable[..., Any]) -> None:

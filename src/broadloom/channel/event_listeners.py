@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 
+from broadloom.channel.arguments import CALLBACK_ERRORS
+
 E = TypeVar("E")
 
 log = logging.getLogger("broadloom")
@@ -37,7 +39,7 @@ class EventListeners(Generic[E]):
         for callback in tuple(self._callbacks):
             try:
                 callback(event)
-            except Exception:
+            except CALLBACK_ERRORS:
                 log.exception("%s: an event callback failed", self._name)
 
     async def events(self) -> AsyncGenerator[E, None]:

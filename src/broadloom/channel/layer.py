@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from broadloom.channel.arguments import CALLBACK_ERRORS
 from broadloom.channel.direct_request import Reply
 from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeerId
 from broadloom.protocol.events import Batch, payload_bytes
@@ -149,5 +150,5 @@ class Layers:
             return
         try:
             callback(batch)
-        except Exception:
+        except CALLBACK_ERRORS:
             log.exception("the callback of the layer %r failed", layer_mark(batch.kind))

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from broadloom.channel.arguments import check_callback, check_inbox
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_inbox
 from broadloom.channel.envelopes import open_envelopes
 from broadloom.channel.inbox import Inbox, Overflow
 from broadloom.channel.layer import Layers
@@ -161,7 +161,7 @@ class ChannelReader(Reader):
         if callback is not None:
             try:
                 callback(batch)
-            except Exception:
+            except CALLBACK_ERRORS:
                 self._on_callback_failed()
         elif not self._discards_new:
             self._inbox.put(batch)
@@ -171,7 +171,7 @@ class ChannelReader(Reader):
     def _invoke(self, callback: Callable[[Any], None], item: Message | Batch) -> None:
         try:
             callback(item)
-        except Exception:
+        except CALLBACK_ERRORS:
             self._on_callback_failed()
 
     def _on_callback_failed(self) -> None:

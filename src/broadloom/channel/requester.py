@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from broadloom.channel.arguments import check_positive_timeout
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_positive_timeout
 from broadloom.channel.direct_request import FILE_CONTENT_TYPE, REPLY_REMEDY, DirectRequest, HandlerContext, Reply
 from broadloom.channel.loop_bound import LoopBound
 from broadloom.channel.outgoing import Outgoing, OutgoingFilter, Way, pack_data
@@ -275,7 +275,7 @@ class HandlerRunner:
     def start(self, incoming: IncomingRequest) -> None:
         try:
             result = self._handler(DirectRequest(incoming, TcpNode.now(), self._context))
-        except Exception as problem:
+        except CALLBACK_ERRORS as problem:
             self._fail(incoming, problem)
             incoming.done()
             return
@@ -317,7 +317,7 @@ class HandlerRunner:
             except Exception as problem:
                 self._fail(incoming, problem)
 
-    def _fail(self, incoming: IncomingRequest, problem: Exception) -> None:
+    def _fail(self, incoming: IncomingRequest, problem: BaseException) -> None:
         """Callers get the text of a refusal, and of other exceptions only the type: it may contain secrets."""
         if isinstance(problem, RefusedError):
             status, text = RequestStatus.REFUSED, self._context.filtered_text(str(problem), incoming)

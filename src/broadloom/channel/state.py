@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_positive_timeout
 from broadloom.channel.loop_bound import LoopBound
 from broadloom.channel.outgoing import Way
 from broadloom.channel.requester import HasPeerId, _peer_id
@@ -233,9 +233,11 @@ class _Maker:
                 data = b"".join(payload_bytes(piece, remedy) for piece in made)
             channel = self._channel()
             return channel._filter_content_nowait(data, Way.STATE, self._name) if channel is not None else data
-        except Exception:
+        except CALLBACK_ERRORS as problem:
             log.exception("%s: making the state %r failed", self._channel_name, self._name)
-            raise
+            if isinstance(problem, Exception):
+                raise
+            raise RuntimeError(f"making the state raised {type(problem).__name__}") from problem
 
 
 def _check_name(name: object) -> None:

@@ -43,25 +43,43 @@ class Letterbox:
         self, mailbox_class: MailboxClass, sender: "PeerId", letters: "Sequence[Letter]"
     ) -> tuple[int, DeliverStatus]:
         """Take a block of letters of one sender; return how many fit."""
-        taken = list(letters)
         if mailbox_class.persistent:
             values = [each for each in letters if not each.is_ring]
             self.latest = values[-1] if values else self.latest
-            self._letters = deque(letters[-1:])
-        elif not self.consumes or mailbox_class.receive is Receive.POLLED:
+        consumed = self._consume(mailbox_class.receive, letters)
+        queued = list(letters[consumed:])
+        if mailbox_class.persistent:
+            self._letters = deque(queued[-1:])
+        else:
             fit = min(self._room - len(self._letters), self._sender_room - self._held[sender])
-            taken = taken[: max(0, fit)]
-            self._letters.extend(taken)
-            self._held[sender] += len(taken)
-        if self.notify is not None and taken:
-            if mailbox_class.receive is Receive.THROUGH:
-                for letter in taken:
-                    self.notify((letter,))
-            elif mailbox_class.receive is Receive.DELAYED:
-                self.notify(taken)
-        if mailbox_class.persistent and self.consumes:
-            self._letters.clear()
-        return len(taken), DeliverStatus.OK if len(taken) == len(letters) else DeliverStatus.FULL
+            queued = queued[: max(0, fit)]
+            self._letters.extend(queued)
+            self._held[sender] += len(queued)
+        self._notify(mailbox_class.receive, queued)
+        count = consumed + len(queued)
+        return count, DeliverStatus.OK if count == len(letters) else DeliverStatus.FULL
+
+    def _consume(self, receive: Receive | None, letters: "Sequence[Letter]") -> int:
+        """Pass letters to a function that takes them; return how many. It may stop taking them in between."""
+        if receive is not Receive.THROUGH:
+            is_taken = self.consumes and receive is Receive.DELAYED
+            if is_taken:
+                self._notify(receive, letters)
+            return len(letters) if is_taken else 0
+        for count, letter in enumerate(letters):
+            if not self.consumes:
+                return count
+            self._notify(receive, (letter,))
+        return len(letters)
+
+    def _notify(self, receive: Receive | None, letters: "Sequence[Letter]") -> None:
+        if self.notify is None or not letters:
+            return
+        if receive is Receive.THROUGH:
+            for letter in letters:
+                self.notify((letter,))
+        elif receive is Receive.DELAYED:
+            self.notify(letters)
 
     def take(self) -> "Letter | None":
         if not self._letters:
@@ -71,6 +89,11 @@ class Letterbox:
         if self._held[letter.sender] <= 0:
             del self._held[letter.sender]
         return letter
+
+    def take_many(self, count: int | None) -> "list[Letter]":
+        """The next letters, at most `count`; None takes all."""
+        wanted = len(self) if count is None else min(count, len(self))
+        return [letter for _ in range(wanted) if (letter := self.take()) is not None]
 
     def clear(self) -> None:
         self._letters.clear()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broadloom.channel.arguments import check_positive_timeout
+from broadloom.channel.arguments import check_callback, check_positive_timeout
 from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.outgoing import Way
 from broadloom.mailboxes.classes import MailboxClass, Operation, Receive
@@ -32,6 +32,8 @@ class Mailbox(ItemReader[Letter]):
         self._mailboxes = mailboxes
         self._binding = binding
         self._then: Callable[..., None] | None = None
+        self._is_calling_back = False
+        """`on_letters` passes on the unread letters."""
         self._put_lock = asyncio.Lock()
         """A value that waits for keepers must not overtake a later one."""
         self.name = binding.name
@@ -114,16 +116,37 @@ class Mailbox(ItemReader[Letter]):
         return len(self._binding.letterbox)
 
     def on_letters(self, then: Callable[..., None] | None) -> None:
-        """Call `then` with each letter, or with the list of those that arrived together, as the class says."""
+        """Call `then` with each letter, or with the list of those that arrived together, as the class says, beginning
+        with the unread ones.
+
+        There is one callback: a new one replaces it, and None removes it.
+        """
         self._check(Operation.WAIT)
+        if then is not None:
+            check_callback(then)
         self._then = then
-        self._binding.letterbox.consumes = then is not None
+        letterbox = self._binding.letterbox
+        letterbox.consumes = then is not None
+        if self._is_calling_back:
+            return  # the call below goes on with this callback
+        self._is_calling_back = True
+        try:
+            while self._then is not None and (letters := letterbox.take_many(1 if self._is_through else None)):
+                self._call(letters)
+        finally:
+            self._is_calling_back = False
 
     def _on_letters(self, letters: Sequence[Letter]) -> None:
         self._wakeup.set()
+        self._call(letters)
+
+    @property
+    def _is_through(self) -> bool:
+        return self.mailbox_class.receive is Receive.THROUGH
+
+    def _call(self, letters: Sequence[Letter]) -> None:
         if self._then is not None:
-            is_through = self.mailbox_class.receive is Receive.THROUGH
-            self._mailboxes._call(self._then, letters[0] if is_through else list(letters))
+            self._mailboxes._call(self._then, letters[0] if self._is_through else list(letters))
 
     def receive_nowait(self) -> Letter | None:
         """The next letter, or None if there is none right now."""

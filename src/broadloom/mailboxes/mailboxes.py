@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_positive_timeout
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
@@ -334,7 +334,7 @@ class Mailboxes(AsyncClosable):
     def _call(self, callback: Callable[..., None], argument: Any) -> None:
         try:
             callback(argument)
-        except Exception:
+        except CALLBACK_ERRORS:
             log.exception("%s: a callback of a mailbox failed", self.channel.name)
 
     # -- closing

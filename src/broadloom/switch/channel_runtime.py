@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from broadloom.channel.arguments import CALLBACK_ERRORS
 from broadloom.channel.direct_request import HandlerContext
 from broadloom.channel.layer_runtime import LayerRuntime
 from broadloom.errors import NotSentError, RefusedError
@@ -98,7 +99,7 @@ class ChannelSwitchRuntime(LayerRuntime):
     def invoke(self, call: "HandlerCall") -> None:
         try:
             result = call.handler.function(HandledRequest(call, self.context))
-        except Exception as problem:
+        except CALLBACK_ERRORS as problem:
             self._fail(call, problem)
             call.done()
             return
@@ -137,7 +138,7 @@ class ChannelSwitchRuntime(LayerRuntime):
             text = "use text.encode() or json.dumps(value).encode()"
             self._fail(call, TypeError(f"a handler returns bytes, not {type(data).__name__}; {text}"))
 
-    def _fail(self, call: "HandlerCall", problem: Exception) -> None:
+    def _fail(self, call: "HandlerCall", problem: BaseException) -> None:
         """Senders get the text of a refusal, and of other exceptions only the type: it may contain secrets."""
         if isinstance(problem, DeclinedError):
             call.decline_unless_replied(self.context.filtered_text(str(problem), call))

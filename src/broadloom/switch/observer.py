@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broadloom.channel.arguments import CALLBACK_ERRORS
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.item_reader import ItemReader
 from broadloom.errors import NotConnectedError
@@ -50,7 +51,7 @@ class Observer(ItemReader[SwitchMessage], AsyncClosable):
             return
         try:
             self._callback(message)
-        except Exception:
+        except CALLBACK_ERRORS:
             log.exception("%s: an observer failed", self._switch.channel.name)
 
     def _take(self) -> SwitchMessage | None:
