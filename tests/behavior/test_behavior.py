@@ -158,3 +158,19 @@ async def test_channel_is_closed_for_all_peers(open_harness: OpenHarness) -> Non
     await harness.until(lambda: is_converged(harness))
     harness.peers[3].peer.close_channel()
     await harness.until(lambda: all(peer.peer.state is PeerState.LEFT for peer in harness.peers))
+
+
+async def test_paused_peer_reads_no_messages_from_links_that_are_made_meanwhile(open_harness: OpenHarness) -> None:
+    harness = open_harness()
+    paused, other = await harness.add(2)
+    await harness.until(lambda: is_converged(harness))
+    harness.pause_reading([paused])
+    (newcomer,) = await harness.add()
+    await harness.until(lambda: {paused.id, other.id} <= set(newcomer.neighbors) and newcomer.id in paused.neighbors)
+    for number in range(20):  # the paused peer has time to read
+        newcomer.send(b"%d" % number)
+        await harness.until(lambda number=number: len(other.received) == number + 1)  # type: ignore[misc]
+    assert not paused.received
+    harness.resume_reading([paused])
+    await harness.until(lambda: len(paused.received) == 20)
+    assert not paused.missed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import broadloom
 from broadloom.channel import fragments
-from broadloom.channel.fragments import FRAGMENT_BYTES, PARTIAL_MESSAGES_MAX, Reassembler, fragment
+from broadloom.channel.fragments import FRAGMENT_BYTES, PARTIAL_MESSAGES_MAX, STALE_CHECKS, Reassembler, fragment
 from broadloom.protocol import Tuning
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire.broadcast_frame import Priority
@@ -171,6 +171,38 @@ async def test_message_over_reader_limit_is_reported_as_missed() -> None:
             assert missed == [Missed(author.peer_id, sequence, sequence)]
             assert reader.missed_count == 1
             assert reader._reassembler.held_bytes == 0
+
+
+async def test_message_of_crashed_author_is_reported_as_missed_and_freed() -> None:
+    quick = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, retention_s=1.0)
+    async with connected_channels(3, settings=quick) as (author, *readers):
+        missed = [missed_by(reader) for reader in readers]
+        for part in list(fragment(1000, random_bytes(10 * FRAGMENT_BYTES), PayloadKind.DATA))[:5]:
+            author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
+        await eventually(lambda: all(reader._reassembler.held_bytes == 5 * FRAGMENT_BYTES for reader in readers))
+        author.abort()
+        await eventually(lambda: all(missed))
+        assert missed == [[Missed(author.peer_id, 5, 5)]] * 2
+        for reader in readers:
+            assert reader.missed_count == 1
+            assert (len(reader._reassembler), reader._reassembler.held_bytes) == (0, 0)
+            assert reader._stale_check_timer is None
+
+
+async def test_paused_reader_does_not_give_up_messages_that_wait_in_its_sockets() -> None:
+    async with connected_channels(2) as (author, reader):
+        data = random_bytes(3 * FRAGMENT_BYTES)
+        first, *others = fragment(1000, data, PayloadKind.DATA)
+        author._send(first, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
+        await eventually(lambda: len(reader._reassembler))
+        reader._pause_sockets(True)
+        for _ in range(2 * STALE_CHECKS):
+            reader._check_stale()
+        for part in others:
+            author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
+        reader._pause_sockets(False)
+        assert (await reader.receive(20)).data == data
+        assert reader.missed_count == 0
 
 
 async def test_local_peers_reassemble_each_message_once() -> None:
@@ -358,6 +390,23 @@ def test_partial_message_of_crashed_author_makes_room() -> None:
     assert not reader.missed, "its end may still come"
     reader.feed(7, *small_fragments(1, bytes(4 * SMALL_FRAGMENT_BYTES))[3:])
     assert reader.missed == [Missed(7, 4, 4)]
+
+
+def test_message_without_new_fragments_is_abandoned_and_reported_once() -> None:
+    reader = ReassemblyReader()
+    stale, slow = small_fragments(1, b"never ended"), small_fragments(2, b"continued")
+    reader.feed(7, *stale[:2])
+    reader.feed(8, slow[0])
+    for part in slow[1:]:
+        for _ in range(STALE_CHECKS - 1):
+            reader.reassembler.abandon_stale()
+        reader.feed(8, part)
+    assert [message.data for message in reader.received] == [b"continued"]
+    assert reader.missed == [Missed(7, 2, 2)]
+    assert (len(reader.reassembler), reader.reassembler.held_bytes) == (0, 0)
+    reader.feed(7, *stale[2:])  # too late
+    assert reader.missed == [Missed(7, 2, 2)]
+    assert len(reader.reassembler) == 0
 
 
 def test_restarted_message_is_reported_as_missed() -> None:

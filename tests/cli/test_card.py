@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.harness import listening, new_channel, run
+from tests.cli.harness import listening, new_channel, run, running_command
 from tests.cli.test_keys import run_cli
 
 
@@ -118,6 +118,32 @@ def test_published_closed_card_ends_all_programs(files: Files) -> None:
     code, _, err = run("send", files.channel, "x", "--ticket", str(files.ada), "--card", str(files.card))
     assert code == 1
     assert "the owner has closed this channel: moved away" in err
+
+
+def test_listener_shows_the_closing_text_of_the_owner(files: Files) -> None:
+    files.create()
+    run_cli("card", "close", "--authority", files.authority, files.card, "--text", "moved away")
+    with running_command("listen", files.channel, "--ticket", str(files.ada)) as listener:
+        published = run("card", "publish", files.channel, str(files.card), "--ticket", str(files.bob))
+        assert (published.code, published.err) == (0, "")
+        code, _, err = listener.wait()
+    assert code == 0
+    assert err == f"broadloom listen: {files.channel}: the owner has closed this channel: moved away\n"
+
+
+@pytest.mark.parametrize("command", ["listen", "join", "record"])
+def test_command_fails_when_its_ticket_is_revoked(files: Files, tmp_path: Path, command: str) -> None:
+    options = {"join": ("--keep-open",), "record": ("--out", str(tmp_path / "tapes"))}.get(command, ())
+    revoke = ("ticket", "revoke", "--authority", files.authority, "--revocation-list", files.revoked, files.bob)
+    assert run_cli(*revoke).exit_code == 0
+    with running_command(command, files.channel, "--ticket", str(files.bob), *options) as removed:
+        published = run("ticket", "publish", files.channel, str(files.revoked), "--ticket", str(files.ada))
+        assert (published.code, published.err) == (0, "")
+        code, out, err = removed.wait()
+    assert code == 1
+    assert "revoked" in err
+    assert "closed" not in err
+    assert "recorded to" in out or command != "record"
 
 
 def test_publishing_without_other_members_fails(files: Files) -> None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from broadloom.channel.arguments import check_callback
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
-from broadloom.channel.fragments import Reassembler
+from broadloom.channel.fragments import STALE_CHECKS, Reassembler
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak, weak_delivery
@@ -88,6 +88,8 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         self._merge: PeerSetMerge | None = None
         self._on_missed_weakly = weak(self._on_missed)
         self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed_weakly)
+        self._stale_check_timer: asyncio.TimerHandle | None = None
+        """Runs while large messages are incomplete."""
         self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
@@ -290,8 +292,24 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         elif batch.kind == PayloadKind.FRAGMENT:
             for whole in self._reassembler.feed(batch):
                 self._route(whole)
+            if self._stale_check_timer is None and len(self._reassembler):
+                self._start_stale_check()
         else:
             self._route(batch)
+
+    def _start_stale_check(self) -> None:
+        """A large message without a new fragment for `retention_s` stays incomplete: its author has crashed or canceled
+        it, or was cut off for longer than fragments are retained."""
+        if not self._left.is_set():
+            interval_s = self._node.settings.retention_s / (STALE_CHECKS - 1)
+            self._stale_check_timer = self._node.call_later(interval_s, weak(self._check_stale))
+
+    def _check_stale(self) -> None:
+        self._stale_check_timer = None
+        if not self._node.peer.is_paused:  # while reading is paused, fragments wait in the sockets
+            self._reassembler.abandon_stale()
+        if len(self._reassembler):
+            self._start_stale_check()
 
     def _on_malformed_headers(self, batch: Batch, index: int, problem: WireError) -> None:
         self._node.peer.counters.malformed_headers += 1
@@ -338,6 +356,8 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     def _mark_left(self) -> None:
         self._left.set()
+        if self._stale_check_timer is not None:
+            self._stale_check_timer.cancel()
         self._inbox.close()
         self._subscriptions.close()
         self._listeners.end()

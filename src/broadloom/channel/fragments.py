@@ -1,7 +1,8 @@
 """Fragmentation and reassembly of messages that are too large for one frame.
 
 Each fragment is broadcast as a message with its own sequence number, so large and small messages share the links. A
-large message is delivered at the position of its last fragment, or reported as missed there.
+large message is delivered at the position of its last fragment, or reported as missed there. If the last fragment does
+not come, because the author has crashed or canceled the message, it is reported as missed after a while.
 """
 
 import struct
@@ -16,6 +17,8 @@ FRAGMENT_BYTES = 64 << 10
 """Larger messages are split. Small enough that other messages are not delayed noticeably behind a fragment."""
 PARTIAL_MESSAGES_MAX = 256
 """Incomplete messages held at a time. Beyond that, the stalest one of the author with the most is abandoned."""
+STALE_CHECKS = 4
+"""A message that got no fragment between this many checks is abandoned (`abandon_stale`)."""
 
 _HEADER = struct.Struct(">IIII")
 """Message number at its author, fragment index, fragment count, payload kind of the whole message."""
@@ -30,7 +33,7 @@ def fragment(number: int, data: bytes, kind: int) -> Iterator[bytes]:
 
 
 class _Partial:
-    __slots__ = ("data", "fragment_count", "is_discarded", "sequence")
+    __slots__ = ("data", "fragment_count", "idle_checks", "is_discarded", "sequence")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -38,6 +41,8 @@ class _Partial:
         self.sequence = 0
         """Of the last fragment received."""
         self.is_discarded = False
+        self.idle_checks = 0
+        """Calls of `abandon_stale` since the last fragment."""
 
 
 class Reassembler:
@@ -79,6 +84,14 @@ class Reassembler:
                 if data is not None:
                     yield Batch(message.author, message.sequence, (data,), message.hops, kind)
 
+    def abandon_stale(self) -> None:
+        """Abandon each message that has got no fragment during the last `STALE_CHECKS` calls. Counting calls instead of
+        time tolerates a process that was suspended: its sockets may still hold the fragments."""
+        for key, partial in list(self._partials.items()):
+            partial.idle_checks += 1
+            if partial.idle_checks >= STALE_CHECKS:
+                self._abandon(key, self._partials.pop(key))
+
     def _begin(self) -> _Partial:
         if len(self._partials) >= PARTIAL_MESSAGES_MAX:
             counts = Counter(author for author, _ in self._partials)
@@ -89,7 +102,7 @@ class Reassembler:
 
     def _add(self, partial: _Partial, index: int, message: Message) -> None:
         size = len(message.data) - _HEADER.size
-        partial.sequence = message.sequence
+        partial.sequence, partial.idle_checks = message.sequence, 0
         if partial.is_discarded or index != partial.fragment_count or len(partial.data) + size > self._bytes_max:
             self._discard_data(partial)  # a fragment was missed, or the message exceeds the limit
             return

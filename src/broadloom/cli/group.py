@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, usage_errors
+from broadloom.cli.exit_codes import FAILURE, CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars, json_line
 from broadloom.cli.group_formatting import format_history_entry, group_fields, group_row, history_entries, message_json
 from broadloom.cli.group_session import GroupSession, parse_message_id
@@ -206,7 +206,7 @@ async def join(
         finally:
             if store is None and chosen.id in groups.joined:
                 await chosen.leave()
-    return SUCCESS if had_receivers or store is not None else FAILURE
+    return session.exit_code if had_receivers or store is not None else FAILURE
 
 
 @command("group history", group)

@@ -1,6 +1,6 @@
 """`broadloom join`: take part in a channel, from a terminal or through pipes."""
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS
+from broadloom.cli.exit_codes import FAILURE
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, KeepOpenOption
 from broadloom.cli.output import Output
 from broadloom.cli.runner import StopSignal, command, joined_channel
@@ -28,5 +28,6 @@ async def join(
     async with joined_channel(channel, join_options, stop) as joined:
         stop.interrupt_is_success = True
         async with Output(stop) as out:
-            had_receivers = await Session("join", joined, out, json=json).run(keep_open=keep_open)
-    return SUCCESS if had_receivers else FAILURE
+            session = Session("join", joined, out, json=json)
+            had_receivers = await session.run(keep_open=keep_open)
+    return session.exit_code if had_receivers else FAILURE

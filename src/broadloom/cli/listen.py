@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.channel import SubscriptionOverflow
 from broadloom.channel.topics import checked_pattern
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.exit_codes import FAILURE, UsageError
 from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.options import ChannelArgument, DurationOption, JoinOptions, JsonOption, checked_option, option
 from broadloom.cli.output import Output
@@ -73,7 +73,7 @@ async def listen(
     if count is not None and session.printed_count < count:
         print_error("listen", f"{count - session.printed_count} of the expected messages did not arrive")
         return FAILURE
-    return FAILURE if session.has_lost_file else SUCCESS
+    return FAILURE if session.has_lost_file else session.exit_code
 
 
 class _ListenSession(Session):

@@ -21,7 +21,7 @@ from broadloom.cli.options import (
     option,
 )
 from broadloom.cli.output import console, print_json, print_result
-from broadloom.cli.runner import StopSignal, command, joined_channel, print_error
+from broadloom.cli.runner import StopSignal, command, joined_channel, print_error, report_end
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -46,7 +46,8 @@ async def record(
 ) -> int:
     """Record a channel to a tape (Parquet files) until interrupted.
 
-    Needs the extra `record`. Exit status 1 if rows were lost, as on a full disk.
+    Needs the extra `record`. Exit status 1 if rows were lost, as on a full disk, or if your ticket was revoked or
+    expired.
 
     Examples:
 
@@ -55,18 +56,20 @@ async def record(
     """
     join_options.connect(channel)  # report usage errors before anything is written
     tape = open_tape(out, include_payload=include_payload)
+    code = SUCCESS
     # The tape is closed after leaving, so that it records the leave.
     try:
         async with joined_channel(channel, join_options, stop, tape=tape) as joined:
             stop.interrupt_is_success = True
             joined.on_message(lambda _message: None)  # keep the inbox empty: the tape has the messages
-            await _show_progress(joined, tape, duration)
+            if await _show_progress(joined, tape, duration):
+                code = report_end("record", joined)
     except asyncio.CancelledError:
         if not stop.interrupt_is_success:
             raise
     finally:
         await asyncio.to_thread(tape.close)
-    return _report(tape, json=json)
+    return _report(tape, json=json) or code
 
 
 def open_tape(
@@ -97,8 +100,8 @@ async def recorded(directory: Path | None) -> "AsyncIterator[Tape | None]":
             await asyncio.to_thread(tape.close)
 
 
-async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | None) -> None:
-    """Return when the time is up or the channel is closed."""
+async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | None) -> bool:
+    """Return when the time is up or the channel is closed: whether it was closed."""
     from rich.live import Live
     from rich.text import Text
 
@@ -114,7 +117,7 @@ async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | N
                 live.update(Text(line, style="red" if tape.last_error else "", no_wrap=True), refresh=True)
             wait_s = POLL_S if end_at is None else min(POLL_S, max(0.0, end_at - clock()))
             await asyncio.wait([closed], timeout=wait_s)
-    closed.cancel()
+    return not closed.cancel()
 
 
 async def _wait_until_closed(channel: "Channel") -> None:

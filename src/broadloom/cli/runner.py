@@ -18,6 +18,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import (
+    FAILURE,
     INTERRUPTED,
     SIGNAL_BASE,
     SUCCESS,
@@ -28,6 +29,7 @@ from broadloom.cli.exit_codes import (
 )
 from broadloom.cli.options import JoinOptions, option_dataclasses, typer_signature, with_option_names
 from broadloom.cli.stdout import discard_output, os_error_text
+from broadloom.errors import AccessLostError, ChannelClosedError
 
 if TYPE_CHECKING:
     import typer
@@ -219,3 +221,12 @@ async def _joined(connection: "PendingConnection", stop: StopSignal) -> "AsyncIt
 
     async with connection as channel, expose_status(channel, program=f"broadloom {stop.command}"):
         yield channel
+
+
+def report_end(command: str, channel: "Channel") -> int:
+    """Print why the channel ended although this program did not leave it, and return the exit code. A closed channel is
+    not a failure; a revoked or expired ticket is."""
+    problem = channel._end_error()
+    has_reason = isinstance(problem, AccessLostError | ChannelClosedError)
+    print_error(command, str(problem) if has_reason else "the channel was closed for all members")
+    return FAILURE if isinstance(problem, AccessLostError) else SUCCESS

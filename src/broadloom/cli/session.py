@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broadloom.channel.reader import Reader
+from broadloom.cli.exit_codes import SUCCESS
 from broadloom.cli.formatting import EventFormatter, escape_control_chars
 from broadloom.cli.output import Output, input_lines
 from broadloom.cli.prompt import Terminal, at_terminal
-from broadloom.cli.runner import print_error
+from broadloom.cli.runner import print_error, report_end
 from broadloom.errors import BroadloomError
 from broadloom.protocol.events import LinkUp
 
@@ -44,6 +45,8 @@ class Session:
         self.at_terminal = at_terminal() and not json
         self.formatter = EventFormatter(channel, json=json)
         self.read_count = self.printed_count = 0
+        self.exit_code = SUCCESS
+        """Not 0 if this program was excluded from the channel."""
         self._had_peers = False
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         """What happened while messages were unread: the number of messages to show first, and how to show it."""
@@ -99,7 +102,7 @@ class Session:
             self.after_message()
             if is_last:
                 return
-        print_error(self.command, "the channel was closed for all members")
+        self.exit_code = report_end(self.command, self.channel)
 
     def show_in_order(self, show: Callable[[], None]) -> None:
         if not self.source.unread_count:

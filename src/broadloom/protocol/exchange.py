@@ -8,6 +8,7 @@ exchange in which it occurs.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broadloom.protocol.events import PeerState
 from broadloom.protocol.link import Link
 from broadloom.wire import Address, PeerInfo, WireError, decode, encode
 from broadloom.wire.codec import WireMessage
@@ -112,8 +113,10 @@ class Exchange:
         return self.connection
 
     def upgrade_to_link(self, *, after_partition: bool = False) -> Link:
-        """Turn the connection into a link."""
+        """Turn the connection into a link. If reading is paused, it is paused for this link too."""
         link = Link(self.peer, self.release(), self.remote)
+        if self.peer.is_paused and self.peer.state is PeerState.CONNECTED:  # joining needs the answers of the neighbors
+            self.connection.pause_reading()
         self.peer.links.add(link, complete=after_partition or not self.has_position)
         return link
 

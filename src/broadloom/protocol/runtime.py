@@ -65,7 +65,8 @@ class Connection(Protocol):
         """Close after all queued frames are sent."""
 
     def pause_reading(self) -> None:
-        """Let frames wait at the remote side. Only for direct connections: relays always read."""
+        """Let frames wait at the remote side. For direct connections, and for all links of a peer whose application
+        does not keep up (`Peer.is_paused`)."""
 
     def resume_reading(self) -> None: ...
 

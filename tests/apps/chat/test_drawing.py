@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from rich.cells import cell_len
 from rich.style import Style
 
@@ -93,6 +94,21 @@ def test_unproven_message_is_marked_even_if_its_author_has_a_long_name() -> None
             assert "(unproven)  x" in first
             assert first.lstrip().startswith("Ben")
             assert "(unproven)" not in second
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_unproven_reply_deep_in_a_thread_is_marked(width: int) -> None:
+    tree, names = ThreadTree(), DisplayNames(Member(1, "Anna"))
+    names.learn(Member(2, "Annabella"))
+    for number in range(1, 25):
+        parent = MessageId(2, number - 1) if number > 1 else None
+        tree.add(GroupMessage(9, MessageId(2, number), "Annabella", parent, 0, b"x", is_unproven=True), unread=False)
+    lines = rendered_lines(tree, names, width)
+    assert len(lines) == 24
+    for line in lines:
+        assert "Ann" in line
+        assert "(unproven)  x" in line
+        assert cell_len(line) <= width
 
 
 def test_long_name_does_not_hide_the_name_on_the_ticket() -> None:

@@ -8,7 +8,7 @@ from broadloom.groups import GroupMessage, Member, MemberId
 ID_DIGITS = 4
 """Digits of the ID after an ambiguous name."""
 NAME_CELLS_MIN = 4
-"""Of a name with a note after it, in a label that is too short for both."""
+"""Least cells of a name that has a note after it."""
 
 
 class DisplayNames:

@@ -13,7 +13,7 @@ from datetime import UTC
 from typing import Any, NamedTuple
 
 from broadloom.apps.chat.display_names import DisplayNames
-from broadloom.apps.chat.group_model import about_of, message_of, title_of
+from broadloom.apps.chat.group_model import about_of, title_of
 from broadloom.apps.chat.sanitize import decode_text
 from broadloom.apps.chat.storage import ChatStoreError
 from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
@@ -61,7 +61,8 @@ def export_group(store: SqliteStore, name: str) -> ExportedGroup:
     while rows := history.scan(row, ROWS):
         row = rows[-1][0]
         for _, post in rows:
-            message = message_of(group_id, post, history.names, has_tickets=has_tickets)
+            name = history.names.get(post.author, "")
+            message = GroupMessage.from_post(group_id, post, name, has_tickets=has_tickets)
             names.learn(Member(message.author, message.author_name))
             tree.add(message, unread=False)
     members = [(Member(stand.member, stand.name), stand.version % 2 == 1) for stand in stored.record.members]

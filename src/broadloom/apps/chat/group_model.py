@@ -10,7 +10,7 @@ from broadloom.apps.chat.display_names import DisplayNames
 from broadloom.apps.chat.read_state import ReadState
 from broadloom.apps.chat.sanitize import clean_line
 from broadloom.apps.chat.thread_tree import SHOWN_MAX, ThreadNode, ThreadTree
-from broadloom.groups import Group, GroupId, GroupMessage, Groups, Member, MemberId, MemberStatus
+from broadloom.groups import Group, GroupMessage, Groups, Member, MemberId, MemberStatus
 from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.model import Post
 from broadloom.groups.store import History
@@ -37,11 +37,6 @@ def title_of(description: str) -> str:
 
 def about_of(description: str) -> str:
     return clean_line(description.partition("\n")[2])
-
-
-def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str], *, has_tickets: bool) -> GroupMessage:
-    """A message from the history. On a channel with tickets it is unproven without a verified name."""
-    return GroupMessage.from_post(group_id, post, names.get(post.author, ""), has_tickets=has_tickets)
 
 
 class GroupModel:
@@ -151,9 +146,11 @@ class GroupModel:
             self._skip -= skipped
             self.tree.dropped_count += skipped
             self._rows.extend(post for _, post in found[skipped:])
-        names, has_tickets = self.history.names, self._groups._participant.runtime.post_signer is not None
+        conversation = self._groups._participant.conversations[self.id]
+        names = conversation.history.names
         for _ in range(min(SLICE_ROWS, len(self._rows))):
-            self._add_to_tree(message_of(self.id, self._rows.popleft(), names, has_tickets=has_tickets))
+            post = self._rows.popleft()
+            self._add_to_tree(conversation.group_message(post, names.get(post.author, "")))
 
     def _receive_new(self) -> bool:
         taken = len(self._sent)

@@ -24,8 +24,12 @@ from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
 LINES_MAX = 6
 """Lines per message; an opened message shows the rest."""
 NAME_CELLS_MAX = 20
+NOTED_NAME_CELLS_MIN = 15
+"""Of a name with a note, in a deep thread too: `Ann… (unproven)`."""
 TEXT_CHARS_MAX = 4_000
 """Characters of a message that are sanitized for the tree."""
+NAME_GAP_CELLS = 6
+"""Least cells after a name: the gap, the arrow of a missing parent, and a wide character."""
 TIME_CELLS = 6
 GUTTER_CELLS = 2
 TEXT_CELLS_MIN = 24
@@ -70,7 +74,10 @@ class MessageRenderer:
         above, is_cut = self._tree.ancestors(node, self._levels_max)
         prefix_cells = GUTTER_CELLS + 2 * len(above) + 2
         room = self._width - prefix_cells - TIME_CELLS
-        name = self._names.author_label(node.message, min(NAME_CELLS_MAX, room // 2))
+        name_cells = min(NAME_CELLS_MAX, room // 2)
+        if node.message.author_note:
+            name_cells = max(name_cells, min(NOTED_NAME_CELLS_MIN, room - NAME_GAP_CELLS))
+        name = self._names.author_label(node.message, name_cells)
         rendered = self._render_text(node, name, room)
         badge = self._badge(node, rendered)
         first, rest = self._branches(node, above, is_cut)
