@@ -178,8 +178,9 @@ async def test_callback_that_raises_a_base_exception_loses_nothing(
 async def test_state_whose_maker_raises_cancelled_error_is_refused() -> None:
     async with connected_channels(2) as (newcomer, helper):
         helper.on_state("score", raise_canceled, reader=helper.subscribe())  # type: ignore[arg-type]
-        with pytest.raises(StateUnavailableError):
+        with pytest.raises(StateUnavailableError) as caught:
             await newcomer.fetch_state("score", reader=newcomer.subscribe(), timeout_s=2)
+        assert "RuntimeError" in caught.value.reasons[helper.peer_id]
         assert helper.status().neighbors
 
 
