@@ -286,7 +286,35 @@ async def test_wrong_arguments_are_rejected_before_anything_is_sent() -> None:
             await anna.bind("a", 14)
         with pytest.raises(WrongClassError, match="but not keep"):
             await anna.bind("a", 8, copies=2)
+        wrong: Any
+        for wrong in (1.5, True, "5", None):
+            with pytest.raises(TypeError, match="room must be a whole number"):
+                await anna.bind("a", 3, room=wrong)
+            with pytest.raises(TypeError, match="copies must be a whole number"):
+                await anna.bind("a", 10, copies=wrong)
+            with pytest.raises(TypeError, match="priority must be a whole number"):
+                await anna.ring(anna.channel.peer_id, "a", priority=wrong)
+            with pytest.raises(TypeError, match="after must be a revision"):
+                await anna.watch(after=wrong)
+            with pytest.raises(TypeError, match="after must be a revision"):
+                await anna.watch(after={"a": wrong})
+        for wrong in (True, 3.0, "3"):
+            with pytest.raises(TypeError, match="the class of a mailbox is a number"):
+                await anna.bind("a", wrong)
+        with pytest.raises(ValueError, match="sender_room=0: must be at least 1"):
+            await anna.bind("a", 3, sender_room=0)
         box = await anna.bind("a", fetch=True)
+        for ttl_s in (0, -1, 1e18, float("inf"), float("nan"), 10**400):
+            with pytest.raises(ValueError, match="ttl_s"):
+                await box.put(b"x", ttl_s=ttl_s)
+        assert await box.put(b"x", ttl_s=1e12) == 2
+        with pytest.raises(ValueError, match="copies=0"):
+            await anna.rebind("a", 10, copies=0)
+        queue = await anna.bind("q", 3)
+        with pytest.raises(ValueError, match="timeout_s is too large"):
+            await queue.receive(timeout_s=10**400)
+        with pytest.raises(ValueError, match="timeout_s is too large"):
+            await anna.fetch("a", timeout_s=10**400)
         with pytest.raises(TypeError, match=r"a message is bytes, not str; use text.encode"):
             await box.put("text")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="at most 65,536"):

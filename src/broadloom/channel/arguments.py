@@ -24,10 +24,7 @@ def check_callback(callback: Callable[..., Any]) -> None:
 def check_inbox(overflow: object, messages_max: object, bytes_max: object, prefix: str = "") -> None:
     """The policy and the limits of an inbox."""
     for name, limit in (("messages_max", messages_max), ("bytes_max", bytes_max)):
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"{prefix}{name} must be a whole number, not {type(limit).__name__}")
-        if limit < 1:
-            raise ValueError(f"{prefix}{name}={limit}: must be at least 1")
+        check_count(f"{prefix}{name}", limit)
     if overflow not in list(Overflow):
         raise ValueError(f"overflow={overflow!r}: must be one of {', '.join(Overflow)}")
 
@@ -37,12 +34,29 @@ def check_timeout(timeout_s: float | None) -> None:
         return
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(f"timeout_s must be a number of seconds or None, not {type(timeout_s).__name__}")
+    _check_float_range("timeout_s", timeout_s)
     if math.isnan(timeout_s):
         raise ValueError("timeout_s is not a number (NaN); None waits forever")
 
 
-def check_positive_timeout(timeout_s: float) -> None:
+def check_positive_timeout(timeout_s: float, name: str = "timeout_s") -> None:
+    """`name` is that of the argument."""
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
+        raise TypeError(f"{name} must be a number of seconds, not {type(timeout_s).__name__}")
+    _check_float_range(name, timeout_s)
     if not 0 < timeout_s < math.inf:
-        raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")
+        raise ValueError(f"{name}={timeout_s}: must be greater than 0 and finite")
+
+
+def _check_float_range(name: str, seconds: float) -> None:
+    try:
+        float(seconds)
+    except OverflowError:
+        raise ValueError(f"{name} is too large a number of seconds") from None
+
+
+def check_count(name: str, count: object, least: int = 1) -> None:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be a whole number, not {type(count).__name__}")
+    if count < least:
+        raise ValueError(f"{name}={count}: must be at least {least}")

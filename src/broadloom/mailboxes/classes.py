@@ -137,6 +137,8 @@ def class_of(
 
 def class_number(number: int) -> MailboxClass:
     """Raises `WrongClassError`."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"the class of a mailbox is a number from 1 to 13 or a MailboxClass, not {number!r}")
     if number not in CLASSES:
         raise WrongClassError(f"class {number!r}: mailboxes have the classes 1 to 13")
     return CLASSES[number]

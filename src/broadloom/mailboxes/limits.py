@@ -19,6 +19,8 @@ OWNER_VALUE_BYTES_MAX = 64 << 20
 """Values of one owner together."""
 REVISION_MAX = 1 << 62
 """Far above real use, far below overflow."""
+TTL_S_MAX = 1e12
+"""As milliseconds it fits into a record."""
 BOUND_MAX = 20_000
 """Mailboxes that one program binds."""
 

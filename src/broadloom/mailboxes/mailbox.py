@@ -9,7 +9,7 @@ from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.outgoing import Way
 from broadloom.mailboxes.classes import MailboxClass, Operation, Receive
 from broadloom.mailboxes.errors import NotValidError, UnboundError
-from broadloom.mailboxes.limits import check_page
+from broadloom.mailboxes.limits import TTL_S_MAX, check_page
 from broadloom.mailboxes.messages import LAYER
 from broadloom.mailboxes.model import Ack, Letter, Value
 from broadloom.mailboxes.own_mailboxes import Binding, PutResult
@@ -75,7 +75,9 @@ class Mailbox(ItemReader[Letter]):
         data = check_page(data)
         check_positive_timeout(timeout_s)
         if ttl_s is not None:
-            check_positive_timeout(ttl_s)
+            check_positive_timeout(ttl_s, "ttl_s")
+            if ttl_s > TTL_S_MAX:
+                raise ValueError(f"ttl_s={ttl_s}: must be at most {TTL_S_MAX:g}; None means no expiry")
         data = check_page(await self._mailboxes.channel._filter_content(data, Way.VALUE, self.name, LAYER))
         await self._mailboxes._wait_to_write()
         async with self._put_lock:

@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_positive_timeout
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_count, check_positive_timeout
 from broadloom.channel.closable import AsyncClosable
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.outgoing import Way
@@ -27,7 +27,7 @@ from broadloom.mailboxes.model import Ack, MailboxEvent, MailboxInfo, Posted, Sy
 from broadloom.mailboxes.post_office import PostOffice, value_of
 from broadloom.mailboxes.runtime import MailboxStore
 from broadloom.mailboxes.sqlite_store import SqliteMailboxStore
-from broadloom.mailboxes.watch import Watch, Watches
+from broadloom.mailboxes.watch import Watch, Watches, check_after
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -148,8 +148,10 @@ class Mailboxes(AsyncClosable):
         if then is not None:
             found.check(Operation.WAIT, name)
             check_callback(then)
-        if copies < 1:
-            raise ValueError(f"copies={copies}: must be at least 1")
+        check_count("copies", copies)
+        check_count("room", room)
+        if sender_room is not None:
+            check_count("sender_room", sender_room)
         check_name(name)
         await self._wait_to_write()
         letterbox = Letterbox(room, sender_room)
@@ -174,6 +176,7 @@ class Mailboxes(AsyncClosable):
     ) -> Mailbox:
         """Change the class of a mailbox. A value stays if both classes have one, and letters if both have a queue."""
         found = _class(mailbox_class, keep, receive, send, fetch, held)
+        check_count("copies", copies)
         await self._wait_to_write()
         self._office.own.rebind(name, found, while_here=while_here, copies=copies)
         if not found.allows(Operation.WAIT):
@@ -237,6 +240,7 @@ class Mailboxes(AsyncClosable):
         With `after`, a value that is present is left out unless its revision is higher; a mapping gives a revision per
         name.
         """
+        check_after(after)
         await self.wait_until_synced()
         watch = Watch(pattern, of, after, self._watches.remove)
         present = [
@@ -272,7 +276,8 @@ class Mailboxes(AsyncClosable):
     ) -> None:
         """Call attention to a mailbox without data: a ring overtakes all letters that wait, and rings of a lower
         priority (0 to 255)."""
-        if not 0 <= priority <= PRIORITY_MAX:
+        check_count("priority", priority, least=0)
+        if priority > PRIORITY_MAX:
             raise ValueError(f"priority={priority}: must be from 0 to {PRIORITY_MAX}")
         await self._post(to, name, b"", Ack.ARRIVAL, None, timeout_s, ring=priority)
 

@@ -74,6 +74,12 @@ class Watch(ItemReader[Change], AsyncClosable):
         self._wakeup.set()
 
 
+def check_after(after: object) -> None:
+    for revision in after.values() if isinstance(after, Mapping) else (after,):
+        if isinstance(revision, bool) or not isinstance(revision, int):
+            raise TypeError(f"after must be a revision or a mapping of names to revisions, not {after!r}")
+
+
 class Watches:
     """The open watches of one program."""
 
