@@ -66,8 +66,8 @@ class Tuning(ChannelSettings):
     send_window_bytes_min: int = 128 << 10
     """Lower bound of the send window."""
     straggler_timeout_s: float = 0.4
-    """A receiver far behind the others for this long no longer holds up the author. Do not lower it: on a busy machine every
-    process is late by 0.1 s now and then, and a receiver that nobody waits for falls behind for good."""
+    """A receiver far behind the others for this long no longer holds up the author. Do not lower it: on a busy machine
+    every process is late by 0.1 s now and then, and a receiver that nobody waits for falls behind for good."""
     backlog_shed_bytes: int = 2 << 20
     """Low-priority messages are skipped for a neighbor with a larger backlog."""
     backlog_lazy_bytes: int = 8 << 20
