@@ -17,15 +17,31 @@ from tests.protocol.fake_runtime import (
 )
 
 
-def test_gap_is_requested_after_delay() -> None:
+def test_gaps_are_requested_together_after_delay() -> None:
     runtime = FakeRuntime()
     peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3, 4)]
     connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 4), broadcast_of(A, 6))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s - 0.01)
+    connections[0].remote_sends(broadcast_of(A, 8))
     assert wants(*connections) == []
     runtime.advance(0.02)
-    assert wants(*connections) == [Want(A, 2, 3)]
+    (asked,) = [each for each in connections if wants(each)]
+    assert wants(asked) == [Want(A, 2, 3), Want(A, 5, 5)], "the gap before 8 has only just opened"
+
+
+def test_next_neighbor_is_asked_at_once_if_one_does_not_have_the_messages() -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    connections = [link(peer, name) for name in (2, 3, 4)]
+    connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 3))
+    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
+    for count in (1, 2, 3, 3):  # not a second round at once
+        asked = [each for each in connections if wants(each)]
+        assert len(asked) == count
+        assert all(wants(each) == [Want(A, 2, 2)] for each in asked)
+        for each in asked:
+            each.remote_sends(Unavailable(A, 2, 2, UnavailableReason.PENDING))
 
 
 def test_gap_that_closes_by_itself_is_not_requested() -> None:

@@ -414,3 +414,10 @@ def test_fabric_short_of_cpu_recovers_from_crashes(seed: int):
 def test_message_held_by_a_partition_and_then_by_a_pause_may_reach_a_newcomer_late():
     """No relay can measure such delays. The checker took only the longer one into account."""
     scenario.load("random-faults").run(seed=1297, peers=12)
+
+
+@pytest.mark.parametrize("seed", [30004, 30006])
+def test_gaps_behind_crashed_tree_parents_are_repaired_in_time(seed: int):
+    """Of several gaps one was requested after the other, and neighbors that lacked the messages too were asked half a
+    second apart."""
+    scenario.load("kill-tree-parents").run(seed, 60)

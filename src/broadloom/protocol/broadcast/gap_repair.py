@@ -6,10 +6,12 @@ reported to the application as missed.
 """
 
 from collections.abc import Collection
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.wire import PeerId, encode
+from broadloom.wire.broadcast_frame import read_header
 from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
 from broadloom.wire.types import AuthorState
 
@@ -33,6 +35,8 @@ WITNESSES_MIN = 3
 """Neighbors that must have dropped a message before it is given up early on a signed channel."""
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
+LATER_GAPS_FRAMES_MAX = 64
+"""Buffered frames of an author between which further gaps are looked for."""
 STALLED_CHECKS_MAX = 4
 """Checks of a gap while its parent link is busy, before it is requested from another neighbor."""
 
@@ -303,6 +307,19 @@ class GapRepair:
         self._broadcaster.plumtree.graft(window, author, link)
         state.pending[link.peer_id] = wanted_last, False
         link.send(Want(author, first, wanted_last))
+        self._request_later_gaps(author, window, link, now)
+
+    def _request_later_gaps(self, author: PeerId, window: ReceiveWindow, link: "Link", now: float) -> None:
+        """Request gaps between buffered frames too, if they have been open for as long: one gap after another would
+        take a round each. What this neighbor does not have is requested again when it is the first gap."""
+        if not 1 < len(window.reorder_buffer) <= LATER_GAPS_FRAMES_MAX:
+            return
+        open_before = now - self._peer.settings.gap_repair_delay_s / 2  # as often as gaps are checked
+        frames = sorted(window.reorder_buffer.items())
+        for (_, (frame, _)), (following, (_, sent_at)) in pairwise(frames):
+            last = read_header(frame)[2]
+            if last + 1 < following and sent_at <= open_before:
+                link.send(Want(author, last + 1, following - 1))
 
     def _is_never_held(self, window: ReceiveWindow, state: GapState, first: int, left: "list[Link]") -> bool:
         """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the
@@ -405,5 +422,8 @@ class GapRepair:
             self._state(author).add_unavailable(link.peer_id, first, last)
             self._give_up_unavailable(author, window)
         elif first <= window.reached + 1 <= last:
-            never_held = unavailable.reason is UnavailableReason.NEVER_HELD
-            self._state(author).pending[link.peer_id] = last, never_held
+            never_held, state = unavailable.reason is UnavailableReason.NEVER_HELD, self._state(author)
+            was_asked = link.peer_id in state.pending
+            state.pending[link.peer_id] = last, never_held
+            if was_asked and any(each.peer_id not in state.pending for each in self._peer.links):
+                self._request(author, window, self._peer.runtime.now())  # the next neighbor, at once
