@@ -218,6 +218,7 @@ def test_audit_finds_a_broken_switch(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutate: Callable[[pytest.MonkeyPatch], None], finding: str
 ) -> None:
     mutate(monkeypatch)
+    monkeypatch.setattr(History, "fail", lambda _history, _problem: None)  # the tape goes on after the first problem
     found = (findings_of(recorded_history(tmp_path / str(seed), seed)[1]) for seed in range(1, 20))
     assert any(finding in each for each in found)
 
