@@ -421,3 +421,8 @@ def test_gaps_behind_crashed_tree_parents_are_repaired_in_time(seed: int):
     """Of several gaps one was requested after the other, and neighbors that lacked the messages too were asked half a
     second apart."""
     scenario.load("kill-tree-parents").run(seed, 60)
+
+
+def test_gap_behind_a_busy_parent_link_is_requested_in_time():
+    """1.7 s: a gap counted as in flight for a second while its parent link delivered anything at all."""
+    scenario.load("kill-tree-parents").with_dissemination(DisseminationMode.TREE).run(30021, 60)

@@ -37,7 +37,7 @@ NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
 LATER_GAPS_FRAMES_MAX = 64
 """Buffered frames of an author between which further gaps are looked for."""
-STALLED_CHECKS_MAX = 4
+STALLED_CHECKS_MAX = 2
 """Checks of a gap while its parent link is busy, before it is requested from another neighbor."""
 
 
