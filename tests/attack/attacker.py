@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from broadloom.security import PeerCredentials
 from broadloom.transport.tls_stream import TlsStream
-from broadloom.wire import Address, Broadcast, FrameSplitter, WireError, decode, encode
+from broadloom.wire import Address, Broadcast, Frame, FrameSplitter, WireError, decode, encode
 from broadloom.wire.broadcast_frame import BROADCAST, decode_broadcast, encode_broadcast, signed_part
 from broadloom.wire.codec import WireMessage, number_of
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello, LinkRequest, LinkResponse
@@ -45,7 +45,7 @@ class Attacker:
         self.tls = TlsStream(credentials.client_context, credentials.server_name) if credentials is not None else None
         self.peer_id = credentials.peer_id if credentials is not None else 0xBAD0_0000_0000_0001
         self.received: list[WireMessage | Broadcast] = []
-        self.frames: list[bytes] = []
+        self.frames: list[Frame] = []
         self.read_bytes = 0
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None

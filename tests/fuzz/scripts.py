@@ -131,7 +131,7 @@ class ScriptRunner:
                 if not script.abrupt:
                     await attacker.until_closed(self._random.random())
         if attacker is not None:
-            self._target.captured.extend(attacker.frames[-20:])
+            self._target.captured.extend(map(bytes, attacker.frames[-20:]))
             if script.abrupt:
                 _reset_on_close(attacker)
             attacker.close()

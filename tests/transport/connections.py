@@ -19,7 +19,7 @@ from broadloom.transport import BootstrapHosts, TcpNode
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.event_loop import new_event_loop
 from broadloom.transport.limits import TcpTuning
-from broadloom.wire import Address
+from broadloom.wire import Address, Frame
 from broadloom.wire.exchange_messages import RejectReason
 from tests.support import eventually
 
@@ -101,13 +101,13 @@ class RecordingHandler:
 
     def __init__(self) -> None:
         self.open_count = self.overflows = 0
-        self.frames: list[bytes] = []
+        self.frames: list[Frame] = []
         self.disconnects: list[RejectReason | None] = []
 
     def on_open(self) -> None:
         self.open_count += 1
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         assert not self.disconnects, "frame after the disconnect"
         self.frames.append(frame)
 

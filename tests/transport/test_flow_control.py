@@ -268,7 +268,9 @@ async def test_tls_error_on_one_connection_does_not_affect_others() -> None:
         lines = [(await connected_pair(here, other))[0] for other in others]
         for line in lines:
             line.send(frame(100, 1))
-        lines[0].data_received(b"\x17\x03\x03\x00\x20" + bytes(32))
+        record = b"\x17\x03\x03\x00\x20" + bytes(32)
+        lines[0].get_buffer(-1)[: len(record)] = record
+        lines[0].buffer_updated(len(record))
         for line in lines:
             line.send(frame(100, 2))
         sent = [frame(100, 1), frame(100, 2)]

@@ -22,6 +22,8 @@ from broadloom.wire.broadcast_frame import (
     read_header,
     read_hops_and_age,
     read_signed_part,
+    relayed,
+    signature_of,
     signed_part,
 )
 from broadloom.wire.codec import kinds, number_of
@@ -92,6 +94,20 @@ def test_read_header_agrees_with_decode(made: Broadcast) -> None:
     )
     assert read_header(frame)[2] == made.last_sequence
     assert read_hops_and_age(frame) == (made.hops, made.age_ms)
+
+
+@settings(deadline=None)
+@given(BROADCASTS)
+def test_frame_in_a_bytearray_reads_as_one_in_bytes(made: Broadcast) -> None:
+    """Large frames arrive in bytearrays; messages and signatures must be bytes all the same."""
+    frame = encode_broadcast(made)
+    read = decode_broadcast(bytearray(frame))
+    assert read == made
+    assert {type(each) for each in (*read.messages, read.signature)} == {bytes}
+    for function in (read_header, signature_of, signed_part):
+        assert function(bytearray(frame)) == function(frame)
+    assert type(signed_part(bytearray(frame))) is type(signature_of(bytearray(frame))) is bytes
+    assert b"".join(filter(None, relayed(bytearray(frame), 7, 9))) == forwarded(frame, 7, 9)
 
 
 @settings(deadline=None)

@@ -1,14 +1,14 @@
 """The splitter returns the frames that were sent, however the stream was split, and buffers at most one frame."""
 
 import time
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.wire.codec import LENGTH_BYTES
-from broadloom.wire.framing import FRAME_BYTES_MAX, FrameSplitter
+from broadloom.wire.framing import FRAME_BYTES_MAX, LARGE_FRAME_BYTES_MIN, FrameSplitter
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import MESSAGES, frame_of, frame_with
 
@@ -61,7 +61,7 @@ def test_splitter_returns_frame_with_its_last_byte(frame: bytes) -> None:
 
 @settings(deadline=None)
 @given(frames)
-def test_frames_are_independent_bytes_objects(frame: bytes) -> None:
+def test_frames_are_independent_objects(frame: bytes) -> None:
     # They are retained and relayed, so they must not be views of a buffer.
     splitter = FrameSplitter(FRAME_MAX)
     for got in [*splitter.feed(frame), *splitter.feed(frame[:5]), *splitter.feed(frame[5:])]:
@@ -110,3 +110,23 @@ def test_large_frame_in_small_reads_takes_linear_time() -> None:
     got = [each for at in range(0, len(frame), 4) for each in splitter.feed(frame[at : at + 4])]
     assert got == [frame]
     assert time.process_time() - start_s < 2
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, LARGE_FRAME_BYTES_MIN), min_size=1), st.integers(0, 40))
+def test_rest_of_a_large_frame_can_be_read_straight_into_it(reads: list[int], tail: int) -> None:
+    large = frame_with(1, bytes(range(256)) * (2 * LARGE_FRAME_BYTES_MIN // 256))
+    stream = memoryview(large + frame_with(2, bytes(tail)))
+    splitter, got, position = FrameSplitter(), [], 0
+    for size in cycle(reads):
+        if position == len(stream):
+            break
+        if (missing := splitter.missing) is not None:
+            size = min(size, len(missing))
+            missing[:size] = stream[position : position + size]
+            got += [frame] if (frame := splitter.advance(size)) is not None else []
+        else:
+            got += splitter.feed(bytes(stream[position : position + size]))
+        position = min(position + size, len(stream))
+    assert got == [large, frame_with(2, bytes(tail))]
+    assert splitter.buffered_bytes == 0

@@ -15,7 +15,7 @@ from broadloom.wire.broadcast_frame import (
     read_header,
     read_hops_and_age,
 )
-from broadloom.wire.codec import HEAD, decode, encode, number_of
+from broadloom.wire.codec import HEAD, Frame, decode, encode, number_of
 from broadloom.wire.direct_messages import (
     Reply,
     Request,
@@ -34,7 +34,7 @@ EXAMPLES = 250
 MUTATIONS_EACH = 120
 
 
-def decode_like_peer(frame: bytes) -> bool:
+def decode_like_peer(frame: Frame) -> bool:
     """Read a frame in every way the code does. Returns True if it is a valid message."""
     for read in (number_of, read_hops_and_age):
         with suppress(WireError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import PeerState
 from broadloom.protocol.link import Link
-from broadloom.wire import Address, PeerInfo, WireError, decode, encode
+from broadloom.wire import Address, Frame, PeerInfo, WireError, decode, encode
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import (
     MAGIC,
@@ -79,7 +79,7 @@ class Exchange:
     def on_open(self) -> None:
         """Incoming connections are open from the start."""
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         if self._is_closed:
             return
         try:

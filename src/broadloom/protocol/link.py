@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from broadloom.protocol.broadcast.send_backlog import SendBacklog
 from broadloom.protocol.events import LinkDownReason
 from broadloom.protocol.identity import Identity
-from broadloom.wire import PeerId, PeerInfo, WireError, encode
+from broadloom.wire import Frame, PeerId, PeerInfo, WireError, encode
 from broadloom.wire.broadcast_frame import BROADCAST
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import RejectReason
@@ -100,7 +100,7 @@ class Link:
     def on_open(self) -> None:
         """Never called: the connection was open before it became a link."""
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         self.received_since_tick = True
         try:
             if frame[4:8] == _BROADCAST:
@@ -109,7 +109,7 @@ class Link:
                 if not broadcaster.fast_path.take(self, frame):
                     broadcaster.receiver.on_broadcast(self, frame)
             else:
-                self._peer.on_link_frame(self, frame)
+                self._peer.on_link_frame(self, bytes(frame))
         except UnknownMessageError:
             self._peer.counters.unknown_messages += 1  # newer peers may send messages that we do not know
         except WireError as error:

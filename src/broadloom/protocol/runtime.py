@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broadloom.protocol.events import Batch, Event, LayerEvent, Missed
 from broadloom.protocol.identity import Identity
-from broadloom.wire import Address
+from broadloom.wire import Address, Frame
 from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class ConnectionHandler(Protocol):
     def on_open(self) -> None:
         """A dialed connection is established."""
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         """A complete frame arrived; frames arrive in order."""
 
     def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:

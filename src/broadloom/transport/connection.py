@@ -36,12 +36,15 @@ SMALL_READ_BYTES = 4 << 10
 """After a smaller read, replies are flushed at once; after a larger one, together with those to the next reads."""
 LARGE_READ_BYTES = 64 << 10
 """A read of this size with as much still in the kernel is a lag."""
+FRAME_START_BYTES = 4 << 10
+"""After a large frame, this much is read to see how long the next one is: if it is large too, its rest is read straight
+into it."""
 WRITELINES_MAX = 16
 """More buffers than this are joined before writing, which is cheaper than writing them separately."""
 _TLS_ALERT = b"\x15\x03"
 
 
-class TcpConnection(asyncio.Protocol):
+class TcpConnection(asyncio.BufferedProtocol):
     """Driven by its asyncio transport. Created by `TcpNode.dial` and for each accepted connection."""
 
     handler: "ConnectionHandler"
@@ -56,6 +59,7 @@ class TcpConnection(asyncio.Protocol):
         self._socket: socket.socket | None = None
         self._tls: TlsStream | None = None
         self._splitter = FrameSplitter()
+        self._expects_large_frame = False
         self._send_queue: list[bytes | memoryview] = []
         self._send_queue_bytes = 0
         self._writable = False
@@ -200,7 +204,7 @@ class TcpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- asyncio.Protocol
+    # -- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -231,20 +235,40 @@ class TcpConnection(asyncio.Protocol):
         else:
             self._set_deadline(self._node.limits.handshake_timeout_s)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        missing = self._splitter.missing if self._tls is None else None
+        if missing is not None:
+            return missing
+        buffer = self._node.read_buffer
+        return buffer[:FRAME_START_BYTES] if self._expects_large_frame else buffer
+
+    def buffer_updated(self, count: int) -> None:
         if self._is_closed:
             return
+        if self._tls is None and self._splitter.missing is not None:
+            frame = self._splitter.advance(count)
+            if frame is not None:
+                self._expects_large_frame = True
+                self.handler.on_frame(frame)
+        else:
+            self._expects_large_frame = False
+            self._on_data(bytes(self._node.read_buffer[:count]))
+        if count < SMALL_READ_BYTES:
+            self._node.flush()
+        elif count >= LARGE_READ_BYTES and unread_bytes(self._socket) >= LARGE_READ_BYTES:
+            self._node.flow.rate_limiter.on_lag()
+
+    def _on_data(self, data: bytes) -> None:
         try:
             if self._tls is not None:
                 self._tls.feed(data)
                 if not self._tls.ready and not self._handshake():
                     return
                 data = self._tls.decrypt()
-            self._read(data)
-            if len(data) < SMALL_READ_BYTES:
-                self._node.flush()
-            elif len(data) >= LARGE_READ_BYTES and unread_bytes(self._socket) >= LARGE_READ_BYTES:
-                self._node.flow.rate_limiter.on_lag()
+            for frame in self._splitter.feed(data):
+                self.handler.on_frame(frame)
+                if self._is_closed:
+                    return
         except ssl.SSLError as problem:
             self._on_tls_error(problem, data)
         except WireError as problem:
@@ -274,12 +298,6 @@ class TcpConnection(asyncio.Protocol):
             self.flush()
 
     # -- internal
-
-    def _read(self, data: bytes) -> None:
-        for frame in self._splitter.feed(data):
-            self.handler.on_frame(frame)
-            if self._is_closed:
-                return
 
     def _handshake(self) -> bool:
         """Returns whether the connection is open now."""

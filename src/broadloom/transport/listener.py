@@ -23,7 +23,7 @@ class ListenError(OSError):
 
 class Listener:
     def __init__(
-        self, host: str, backlog: int, protocol: Callable[[], asyncio.Protocol], shortage: DescriptorShortage
+        self, host: str, backlog: int, protocol: Callable[[], asyncio.BaseProtocol], shortage: DescriptorShortage
     ) -> None:
         self._host = host
         self._backlog = backlog

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import ConnectionHandler, Observer
     from broadloom.security import ChannelOwner, PeerCredentials
 
+READ_BUFFER_BYTES = 256 << 10
+
 log = logging.getLogger("broadloom")
 
 # Includes the time that the machine is suspended: retained messages age meanwhile.
@@ -89,6 +91,8 @@ class TcpNode:
         self._is_secondary = is_secondary
         self.settings = Tuning.of(settings)
         self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
+        self.read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
+        """For all connections: what is read into it is copied at once."""
         self.random = Random(secrets.randbits(128))
         self.handshake_counters = HandshakeCounters()
         self.admission_control = AdmissionControl(self.limits, self.now)

@@ -14,9 +14,9 @@ from broadloom.wire import (  # noqa: F401
     roster_messages,
 )
 from broadloom.wire.broadcast_frame import Broadcast
-from broadloom.wire.codec import decode, encode
+from broadloom.wire.codec import Frame, decode, encode
 from broadloom.wire.framing import FrameSplitter
 from broadloom.wire.types import Address, PeerId, PeerInfo
 from broadloom.wire.xdr import WireError
 
-__all__ = ["Address", "Broadcast", "FrameSplitter", "PeerId", "PeerInfo", "WireError", "decode", "encode"]
+__all__ = ["Address", "Broadcast", "Frame", "FrameSplitter", "PeerId", "PeerInfo", "WireError", "decode", "encode"]

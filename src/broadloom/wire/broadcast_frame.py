@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from broadloom.wire.codec import LENGTH_BYTES
+from broadloom.wire.codec import LENGTH_BYTES, Frame
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.xdr import PADDING, WireError
@@ -145,7 +145,7 @@ def encode_broadcast(broadcast: Broadcast) -> bytes:
         raise WireError(f"Broadcast: {problem}") from None
 
 
-def read_header(frame: bytes) -> tuple[int, int, int, int, int]:
+def read_header(frame: Frame) -> tuple[int, int, int, int, int]:
     """Return author, first and last sequence number, hops and dissemination: all that duplicate detection needs."""
     if len(frame) < _BYTES_MIN:
         raise WireError(f"broadcast of only {len(frame)} bytes")
@@ -157,30 +157,30 @@ def read_header(frame: bytes) -> tuple[int, int, int, int, int]:
     return author, sequence, sequence + count - 1, hops, dissemination
 
 
-def read_hops_and_age(frame: bytes) -> tuple[int, int]:
+def read_hops_and_age(frame: Frame) -> tuple[int, int]:
     if len(frame) < PREFIX.size:
         raise WireError(f"broadcast of only {len(frame)} bytes")
     _, _, hops, age_ms = PREFIX.unpack_from(frame)
     return hops, age_ms
 
 
-def signature_of(frame: bytes) -> bytes:
+def signature_of(frame: Frame) -> bytes:
     """The signature of a frame that was received, which may be malformed."""
     (size,) = _UINT.unpack_from(frame, _TAIL_AT)
-    return frame[_TAIL_AT + 4 : _TAIL_AT + 4 + size]
+    return bytes(frame[_TAIL_AT + 4 : _TAIL_AT + 4 + size])
 
 
-def is_copy(frame: bytes, other: bytes) -> bool:
+def is_copy(frame: Frame, other: Frame) -> bool:
     """Whether two frames have the same header and signature, apart from what relays change."""
     return frame[_CORE_AT:_SIGNED_HEAD_END] == other[_CORE_AT:_SIGNED_HEAD_END]
 
 
-def signed_part(frame: bytes) -> bytes:
+def signed_part(frame: Frame) -> bytes:
     """What the author signs: everything but the signature itself and the prefix, which relays change. The messages are
     hashed, so that this part and the signature prove later that they existed (`read_signed_part`)."""
     signature_bytes = int.from_bytes(frame[_TAIL_AT : _TAIL_AT + 4], "big")
     messages_at = _TAIL_AT + 4 + (signature_bytes + 3 & ~3)
-    return frame[_CORE_AT:_TAIL_AT] + hashlib.sha256(memoryview(frame)[messages_at:]).digest()
+    return bytes(frame[_CORE_AT:_TAIL_AT]) + hashlib.sha256(memoryview(frame)[messages_at:]).digest()
 
 
 def read_signed_part(part: bytes) -> tuple[int, int]:
@@ -193,14 +193,14 @@ def read_signed_part(part: bytes) -> tuple[int, int]:
     return author, sequence + count - 1
 
 
-def forwarded(frame: bytes, hops: int, age_ms: int) -> bytes:
+def forwarded(frame: Frame, hops: int, age_ms: int) -> bytes:
     """Return the frame with another prefix. The numbers are capped: a malicious peer may send the largest ones."""
     hops, age_ms = min(hops, HOPS_MAX), min(age_ms, AGE_MS_MAX)
     prefix = PREFIX.pack(len(frame) - LENGTH_BYTES, BROADCAST, hops, age_ms)
     return b"".join((prefix, memoryview(frame)[PREFIX.size :]))  # one copy; slicing and `+` would make two
 
 
-def relayed(frame: bytes, hops: int, age_ms: int) -> tuple[bytes, memoryview | None]:
+def relayed(frame: Frame, hops: int, age_ms: int) -> tuple[bytes, memoryview | None]:
     """Like `forwarded`, but a large frame is returned in two parts, the second a view of the original frame."""
     if len(frame) < SPLIT_FRAME_BYTES_MIN:
         return forwarded(frame, hops, age_ms), None
@@ -209,7 +209,7 @@ def relayed(frame: bytes, hops: int, age_ms: int) -> tuple[bytes, memoryview | N
     return prefix, memoryview(frame)[PREFIX.size :]
 
 
-def decode_broadcast(frame: bytes) -> Broadcast:
+def decode_broadcast(frame: Frame) -> Broadcast:
     """Decode a frame completely; raises `WireError` if any byte is invalid."""
     if len(frame) < _BYTES_MIN:
         raise WireError(f"broadcast of only {len(frame)} bytes")
@@ -232,7 +232,7 @@ def decode_broadcast(frame: bytes) -> Broadcast:
         raise WireError("message sizes do not add up")
     if frame[end:] != PADDING[body_bytes & 3]:
         raise WireError("padding is missing or nonzero")
-    messages = (frame[at:end],) if count == 1 else _unbundled(frame, at, end, sizes)
+    messages = _unbundled(memoryview(frame)[at:end], sizes)
     return Broadcast(
         author,
         sequence,
@@ -248,7 +248,7 @@ def decode_broadcast(frame: bytes) -> Broadcast:
     )
 
 
-def _signature(frame: bytes) -> tuple[bytes, int]:
+def _signature(frame: Frame) -> tuple[bytes, int]:
     """Return the signature and the position after it."""
     (size,) = _UINT.unpack_from(frame, _TAIL_AT)
     if not size:
@@ -257,12 +257,14 @@ def _signature(frame: bytes) -> tuple[bytes, int]:
     after = end + (-size & 3)
     if size > SIGNATURE_BYTES_MAX or frame[end:after] != PADDING[size & 3]:
         raise WireError("signature too long or not padded with zeros")
-    return frame[_TAIL_AT + 4 : end], after
+    return bytes(frame[_TAIL_AT + 4 : end]), after
 
 
-def _unbundled(frame: bytes, at: int, end: int, sizes: Sequence[int]) -> tuple[bytes, ...]:
+def _unbundled(data: memoryview, sizes: Sequence[int]) -> tuple[bytes, ...]:
     """Split a bundle. If all messages have the same size, which is common, one call does it."""
+    if len(sizes) == 1:
+        return (bytes(data),)
     size = sizes[0]
     if size and sizes.count(size) == len(sizes):
-        return tuple([message for (message,) in struct.iter_unpack(f"{size}s", memoryview(frame)[at:end])])
-    return tuple([frame[start:stop] for start, stop in pairwise(accumulate(sizes, initial=at))])
+        return tuple([message for (message,) in struct.iter_unpack(f"{size}s", data)])
+    return tuple([bytes(data[start:stop]) for start, stop in pairwise(accumulate(sizes, initial=0))])

@@ -6,7 +6,7 @@ declares them. The codec of a class is built once from its annotations.
 
 import struct
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_type_hints
 
 from broadloom.wire.xdr import Pack, UnknownMessageError, Unpack, WireError, Xdr
 
@@ -14,6 +14,9 @@ HEAD = struct.Struct(">II")
 """Length of what follows, message number."""
 
 LENGTH_BYTES = 4
+
+Frame: TypeAlias = bytes | bytearray
+"""A whole frame; a bytearray if it is large. Nobody changes it once it is complete."""
 
 
 class WireMessage:
@@ -81,7 +84,7 @@ def packed(message: WireMessage) -> bytes:
     return b"".join(out)
 
 
-def unpacked(kind: type[WireMessage], data: bytes | memoryview, position: int) -> list[Any]:
+def unpacked(kind: type[WireMessage], data: Frame | memoryview, position: int) -> list[Any]:
     """Decode the fields of a message, which must fill the rest of `data` exactly."""
     values = []
     try:
@@ -97,13 +100,13 @@ def unpacked(kind: type[WireMessage], data: bytes | memoryview, position: int) -
     return values
 
 
-def number_of(frame: bytes | memoryview) -> int:
+def number_of(frame: Frame | memoryview) -> int:
     if len(frame) < HEAD.size:
         raise WireError(f"frame of only {len(frame)} bytes")
     return int(HEAD.unpack_from(frame)[1])
 
 
-def decode(frame: bytes | memoryview) -> WireMessage:
+def decode(frame: Frame | memoryview) -> WireMessage:
     """Decode a whole frame; raises `WireError` if it is malformed."""
     kind = _KINDS.get(number_of(frame))
     if kind is None:

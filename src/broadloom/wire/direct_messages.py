@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Annotated
 
 from broadloom.wire import xdr
-from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, message
+from broadloom.wire.codec import HEAD, LENGTH_BYTES, Frame, WireMessage, message
 from broadloom.wire.fields import PART_BYTES_MAX, PartBytes, UInt
 from broadloom.wire.xdr import PADDING, WireError
 
@@ -135,7 +135,7 @@ def encode_request(request_id: int, flags: int, deadline_ms: int, layer: int, da
     return b"".join((head, data, PADDING[size & 3]))
 
 
-def decode_request(frame: bytes) -> tuple[int, int, int, int, bytes]:
+def decode_request(frame: Frame) -> tuple[int, int, int, int, bytes]:
     """Id, flags, deadline, layer and data. Raises `WireError`."""
     if len(frame) < _REQUEST.size:
         raise WireError("Request: message truncated")
@@ -151,7 +151,7 @@ def encode_reply(request_id: int, status: RequestStatus, flags: int, data: bytes
     return b"".join((head, data, PADDING[size & 3]))
 
 
-def decode_reply(frame: bytes) -> tuple[int, RequestStatus, int, bytes]:
+def decode_reply(frame: Frame) -> tuple[int, RequestStatus, int, bytes]:
     """Id, status, flags and data. Raises `WireError`."""
     if len(frame) < _REPLY.size:
         raise WireError("Reply: message truncated")
@@ -163,13 +163,13 @@ def decode_reply(frame: bytes) -> tuple[int, RequestStatus, int, bytes]:
     return request_id, _STATUSES[status], flags, _part(frame, _REPLY.size, size)
 
 
-def _part(frame: bytes, start: int, size: int) -> bytes:
+def _part(frame: Frame, start: int, size: int) -> bytes:
     end = start + size
     if size > PART_BYTES_MAX or end + (-size & 3) != len(frame):
         raise WireError(f"part of {size} bytes: too large, or not the size of the frame")
     if size & 3 and frame[end:] != PADDING[size & 3]:
         raise WireError("padding is nonzero")
-    return frame[start:end]
+    return bytes(memoryview(frame)[start:end])
 
 
 assert HEAD.size == 2 * LENGTH_BYTES  # both layouts begin with it

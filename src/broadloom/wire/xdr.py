@@ -22,7 +22,7 @@ class UnknownMessageError(WireError):
     """A message number of a later version. A link can skip the frame, because its length is known."""
 
 
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 Pack = Callable[[Any, list[bytes]], None]
 Unpack = Callable[[Buffer, int], tuple[Any, int]]
 

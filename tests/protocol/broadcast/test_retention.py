@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broadloom.protocol.broadcast.retention import RetainedFrame, RetentionBuffer
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Priority, decode_broadcast, encode_broadcast
+from broadloom.wire.broadcast_frame import SPLIT_FRAME_BYTES_MIN, Priority, decode_broadcast, encode_broadcast
 
 SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, (b"",))))
 RETENTION_S = 10.0
@@ -86,8 +86,17 @@ def test_log_positions_only_grow() -> None:
 
 
 def test_copy_has_one_more_hop_and_includes_retention_time_in_age() -> None:
-    copy = decode_broadcast(retained(5, received_at=100, age_ms=250, payload=b"e4").copy(now=101.5))
-    assert copy == Broadcast(1, 5, 1, (b"e4",), hops=4, age_ms=1750)
+    frame, rest = retained(5, received_at=100, age_ms=250, payload=b"e4").copy(now=101.5)
+    assert rest is None
+    assert decode_broadcast(frame) == Broadcast(1, 5, 1, (b"e4",), hops=4, age_ms=1750)
+
+
+def test_copy_of_a_large_frame_shares_its_bytes() -> None:
+    original = retained(5, received_at=100, age_ms=250, payload=bytes(SPLIT_FRAME_BYTES_MIN))
+    frame, rest = original.copy(now=101.5)
+    assert rest is not None
+    assert rest.obj is original.frame
+    assert decode_broadcast(frame + rest) == Broadcast(1, 5, 1, (bytes(SPLIT_FRAME_BYTES_MIN),), hops=4, age_ms=1750)
 
 
 @given(

@@ -10,7 +10,7 @@ from broadloom.testing.sim.network import SimConnection, SimNetwork, SimNetworkS
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.step_checker import StepChecker
 from broadloom.testing.sim.virtual_clock import VirtualClock
-from broadloom.wire import Address
+from broadloom.wire import Address, Frame
 from broadloom.wire.broadcast_frame import Broadcast, encode_broadcast
 from broadloom.wire.exchange_messages import RejectReason
 
@@ -31,7 +31,7 @@ class RecordingHandler:
     def on_open(self) -> None:
         self.events.append((self._clock.now, "open"))
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         self.events.append((self._clock.now, frame))
 
     def on_writable(self) -> None:

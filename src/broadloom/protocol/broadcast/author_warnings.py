@@ -8,7 +8,7 @@ that hear an author for the first time take its messages for replayed ones and i
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import AuthorWarning, AuthorWarningReason
-from broadloom.wire import Broadcast, PeerId
+from broadloom.wire import Broadcast, Frame, PeerId
 from broadloom.wire.broadcast_frame import decode_broadcast, is_copy, read_header, signature_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class AuthorWarnings:
         self._broadcaster = broadcaster
         self._reported: dict[tuple[PeerId, AuthorWarningReason], None] = {}
 
-    def on_duplicate(self, link: "Link", author: PeerId, sequence: int, frame: bytes) -> None:
+    def on_duplicate(self, link: "Link", author: PeerId, sequence: int, frame: Frame) -> None:
         """Compare a frame whose messages were received before with the first copy. If they differ, the signature
         decides whose fault it is: `verify` raises `WireError` if the neighbor has forged the frame."""
         first_copy = self._broadcaster.retention.starting_at(author, sequence)
@@ -46,12 +46,12 @@ class AuthorWarnings:
         if self._conflicts(frame) and verifier.verify(link, frame, message := decode_broadcast(frame)):
             self._on_equivocation(message)
 
-    def on_overlap(self, frame: bytes, message: Broadcast) -> None:
+    def on_overlap(self, frame: Frame, message: Broadcast) -> None:
         """The same for a frame with a valid signature that brings known and new messages."""
         if self._conflicts(frame):
             self._on_equivocation(message)
 
-    def _conflicts(self, frame: bytes) -> bool:
+    def _conflicts(self, frame: Frame) -> bool:
         author, first, last, _, _ = read_header(frame)
         if author == self._peer.me.peer_id:
             return False

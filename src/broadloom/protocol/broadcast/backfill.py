@@ -8,7 +8,7 @@ asked asks its own neighbors, rarely, and passes the frames on to the requester.
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.retention import RetainedFrame
-from broadloom.wire import PeerId
+from broadloom.wire import Frame, PeerId
 from broadloom.wire.broadcast_frame import decode_broadcast
 from broadloom.wire.link_messages import Want
 
@@ -61,7 +61,7 @@ class Backfill:
             if now > request.requested_at + BACKFILL_TIMEOUT_S:
                 del self._requests[author]
 
-    def deliver(self, link: "Link", author: PeerId, first: int, last: int, frame: bytes) -> bool:
+    def deliver(self, link: "Link", author: PeerId, first: int, last: int, frame: Frame) -> bool:
         """Pass a frame from before this peer joined on to the requesters. Returns False if there are none."""
         request = self._requests.get(author)
         if request is None or last < request.first or first > request.last:

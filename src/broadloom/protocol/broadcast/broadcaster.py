@@ -206,7 +206,7 @@ class Broadcaster:
         if link.is_congested or link.backlog:
             link.backlog.add(retained)
         else:
-            self.send(link, retained.author, retained.copy(now))
+            self.send(link, retained.author, *retained.copy(now))
 
     def on_link_lost(self, link: "Link") -> None:
         self.acks.on_link_lost(link)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch
-from broadloom.wire import Broadcast
+from broadloom.wire import Broadcast, Frame
 from broadloom.wire.broadcast_frame import (
     BROADCAST,
     HOPS_MAX,
@@ -58,7 +58,7 @@ class FastPath:
         self._is_possible = peer.settings.fast_path and broadcaster.verifier is None
         """Signed frames are verified before anything else; that takes longer than all that is saved here."""
 
-    def take(self, link: "Link", frame: bytes) -> bool:
+    def take(self, link: "Link", frame: Frame) -> bool:
         """Relay and deliver a frame if it is a usual one; False: the receiver must handle it."""
         if not SINGLE.size <= len(frame) < SPLIT_FRAME_BYTES_MIN:
             return False
@@ -106,7 +106,7 @@ class FastPath:
         if route.lazy_links and not window.tree.has_pending_ihave:
             broadcaster.plumtree.announce(author, window.tree, route.lazy_links)
         peer.counters.delivered += 1
-        data = frame[SINGLE.size : end]
+        data = bytes(frame[SINGLE.size : end])
         batch = Batch(author, sequence, (data,), hops, kind)
         if peer.observer is not None:
             stream_start = window.stream_start

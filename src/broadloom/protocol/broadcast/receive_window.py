@@ -5,6 +5,7 @@ few frames above it. Only the receiver and its fast path write a window; `tree` 
 """
 
 from broadloom.protocol.broadcast.plumtree import TreeState
+from broadloom.wire import Frame
 
 
 class ReceiveWindow:
@@ -38,7 +39,7 @@ class ReceiveWindow:
         """The highest sequence number known to exist."""
         self.last_known_at = last_active_at
         """That message was sent at this time or earlier."""
-        self.reorder_buffer: dict[int, tuple[bytes, float]] = {}
+        self.reorder_buffer: dict[int, tuple[Frame, float]] = {}
         """Frames that arrived before an earlier one, by first sequence number, with the time they were sent."""
         self.last_active_at = last_active_at
         self.is_claim_only = is_claim_only

@@ -12,7 +12,7 @@ from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
-from broadloom.wire import Broadcast, PeerId
+from broadloom.wire import Broadcast, Frame, PeerId
 from broadloom.wire.broadcast_frame import TREE, decode_broadcast, read_header, relayed
 from broadloom.wire.payload_kind import WANTS_RECEIPT
 
@@ -71,7 +71,7 @@ class Receiver:
 
     # -- frames
 
-    def on_broadcast(self, link: "Link", frame: bytes) -> None:
+    def on_broadcast(self, link: "Link", frame: Frame) -> None:
         author, sequence, last, hops, dissemination = read_header(frame)
         window = self.windows.get(author)
         peer, broadcaster = self._peer, self._broadcaster
@@ -145,7 +145,7 @@ class Receiver:
         if count == 1:
             self._broadcaster.fast_path.learn(link, window, hops)
 
-    def _buffer(self, author: PeerId, window: ReceiveWindow, sequence: int, frame: bytes, sent_at: float) -> None:
+    def _buffer(self, author: PeerId, window: ReceiveWindow, sequence: int, frame: Frame, sent_at: float) -> None:
         """Keep a frame until those before it have arrived."""
         window.reorder_buffer[sequence] = frame, sent_at
         self._reorder_bytes += len(frame)
@@ -195,7 +195,7 @@ class Receiver:
         window.claimed_through = None
         return True
 
-    def _relay(self, link: "Link", window: ReceiveWindow, frame: bytes, message: Broadcast, now: float) -> None:
+    def _relay(self, link: "Link", window: ReceiveWindow, frame: Frame, message: Broadcast, now: float) -> None:
         peer, broadcaster, hops = self._peer, self._broadcaster, message.hops
         retained = RetainedFrame.from_message(message, frame, now, link.peer_id)
         broadcaster.retention.add(retained)
@@ -264,7 +264,7 @@ class Receiver:
                 self._reorder_bytes -= len(frame)
         self.deliver_buffered(window, now)
 
-    def _deliver_from_buffer(self, window: ReceiveWindow, frame: bytes, sent_at: float, now: float) -> None:
+    def _deliver_from_buffer(self, window: ReceiveWindow, frame: Frame, sent_at: float, now: float) -> None:
         self._reorder_bytes -= len(frame)
         self._deliver(window, decode_broadcast(frame), (now - sent_at) * 1000)
 

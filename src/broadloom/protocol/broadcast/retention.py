@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
+from broadloom.wire import Broadcast, Frame, PeerId
+from broadloom.wire.broadcast_frame import Dissemination, Priority, relayed
 
 _TREE, _NORMAL = int(Dissemination.TREE), int(Priority.NORMAL)
 _UNINDEXED_MAX = 64
@@ -22,7 +22,7 @@ class RetainedFrame(NamedTuple):
     author: PeerId
     first: int
     last: int
-    frame: bytes
+    frame: Frame
     hops: int
     age_ms: int
     """Its age when it arrived."""
@@ -34,7 +34,7 @@ class RetainedFrame(NamedTuple):
     ttl_ms: int = 0
 
     @classmethod
-    def from_message(cls, message: Broadcast, frame: bytes, now: float, received_from: PeerId) -> "RetainedFrame":
+    def from_message(cls, message: Broadcast, frame: Frame, now: float, received_from: PeerId) -> "RetainedFrame":
         return cls(
             message.author,
             message.sequence,
@@ -49,16 +49,16 @@ class RetainedFrame(NamedTuple):
             message.ttl_ms,
         )
 
-    def copy(self, now: float) -> bytes:
-        """The frame to send now: one hop further, and older by the time it was retained."""
-        return forwarded(self.frame, self.hops + 1, self.age_ms + int((now - self.received_at) * 1000))
+    def copy(self, now: float) -> tuple[bytes, memoryview | None]:
+        """The frame to send now, in one part or two: one hop further, and older by the time it was retained."""
+        return relayed(self.frame, self.hops + 1, self.age_ms + int((now - self.received_at) * 1000))
 
     def has_expired(self, now: float) -> bool:
         """Whether its TTL is over."""
         return bool(self.ttl_ms) and self.age_ms + (now - self.received_at) * 1000 > self.ttl_ms
 
 
-_Kept = tuple[int, int, int, bytes, int, int, float, int, int, int, int]
+_Kept = tuple[int, int, int, Frame, int, int, float, int, int, int, int]
 """The fields of a `RetainedFrame` as plain numbers and bytes. Python's garbage collector leaves such tuples alone; it
 would visit every named one, with pauses that grow with retention."""
 
@@ -142,7 +142,7 @@ class RetentionBuffer:
         self,
         author: PeerId,
         sequence: int,
-        frame: bytes,
+        frame: Frame,
         hops: int,
         age_ms: int,
         received_at: float,

@@ -125,7 +125,7 @@ class SendBacklog:
                 link, author, retained.first, retained.last, UnavailableReason.DROPPED
             )
         else:
-            broadcaster.send(link, author, retained.copy(now))
+            broadcaster.send(link, author, *retained.copy(now))
         return True
 
     def _report_unavailable(self, author: "PeerId", window: "ReceiveWindow", cursor: _Cursor) -> None:

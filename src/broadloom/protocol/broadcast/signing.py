@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.author_warnings import TIME_BYTES, AuthorWarnings
 from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck, Signer
-from broadloom.wire import Broadcast, PeerId, WireError, encode
+from broadloom.wire import Broadcast, Frame, PeerId, WireError, encode
 from broadloom.wire.broadcast_frame import SIGNED_PART_BYTES, read_signed_part, signed_part
 from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.link_messages import Credential, CredentialRequest, PositionProof, Want
@@ -80,7 +80,7 @@ class MessageVerifier:
 
     # -- own messages
 
-    def signed(self, message: Broadcast, frame: bytes) -> Broadcast:
+    def signed(self, message: Broadcast, frame: Frame) -> Broadcast:
         part = signed_part(frame)
         time = int(self._peer.runtime.wall_time_s() * 1000).to_bytes(TIME_BYTES, "big")
         signature = time + self._signer.sign(self._peer.channel_id + time + part)
@@ -127,7 +127,7 @@ class MessageVerifier:
             if rejected.reason in TICKET_REASONS:
                 self._reject(author, rejected.text)
 
-    def verify(self, link: "Link", frame: bytes, message: Broadcast) -> bool:
+    def verify(self, link: "Link", frame: Frame, message: Broadcast) -> bool:
         """Whether the message can be delivered: False if the credential is missing or rejected. Raises `WireError` if
         the neighbor relayed a forgery, or a message of an author without permission to send."""
         verified = self._verified.get(message.author)

@@ -11,7 +11,7 @@ from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_
 from broadloom.protocol.events import QuotaExceeded
 from broadloom.protocol.identity import Identity, Role
 from broadloom.protocol.owner.meter import GRACE_S, SLACK_S, TOLERANCE, UNSIGNED_SLACK_S, AuthorMeter
-from broadloom.wire import PeerId
+from broadloom.wire import Frame, PeerId
 from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Held:
     __slots__ = ("frames", "release_at", "size")
 
     def __init__(self) -> None:
-        self.frames: dict[int, tuple[Link, bytes]] = {}
+        self.frames: dict[int, tuple[Link, Frame]] = {}
         """By sequence number, in the order in which they are released."""
         self.release_at = 0.0
         self.size = 0
@@ -75,12 +75,12 @@ class QuotaEnforcer:
         self._callers: dict[PeerId, tuple[float, float, int, float]] = {}
         """Tokens for direct requests in seconds of the quota, as of when, and the requests since when."""
         self._held: dict[PeerId, _Held] = {}
-        self._released: bytes | None = None
+        self._released: Frame | None = None
         self.is_active = True
 
     # -- broadcasts
 
-    def admit(self, link: "Link", message: "Broadcast", frame: bytes, now: float) -> bool:
+    def admit(self, link: "Link", message: "Broadcast", frame: Frame, now: float) -> bool:
         """Whether to process a frame now. Its signature, if any, was verified. False: it is dropped, or held back."""
         author, verifier = message.author, self._peer.broadcaster.verifier
         if frame is self._released:
@@ -115,7 +115,7 @@ class QuotaEnforcer:
             self._cut_author(author, identity, meter, quota, now)
         return False
 
-    def _hold(self, author: PeerId, link: "Link", sequence: int, frame: bytes, ahead_s: float, now: float) -> None:
+    def _hold(self, author: PeerId, link: "Link", sequence: int, frame: Frame, ahead_s: float, now: float) -> None:
         held = self._held.get(author)
         is_first = held is None
         if held is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.incoming import TELL_ID, IncomingRequest, IncomingState
 from broadloom.protocol.requests.parts import Partial, PartSender
-from broadloom.wire import PeerId, WireError
+from broadloom.wire import Frame, PeerId, WireError
 from broadloom.wire.direct_messages import MORE, Cancel, RequestStatus, Tell, decode_request, encode_reply
 from broadloom.wire.fields import PART_BYTES_MAX
 
@@ -62,7 +62,7 @@ class CalleeSide:
 
     # -- requests
 
-    def on_request(self, frame: bytes) -> None:
+    def on_request(self, frame: Frame) -> None:
         request_id, flags, deadline_ms, layer, data = decode_request(frame)
         partial = self._partial.get(request_id)
         if partial is None:

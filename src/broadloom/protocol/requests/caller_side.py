@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest, RequestState
 from broadloom.protocol.requests.parts import PartSender
-from broadloom.wire import WireError, encode
+from broadloom.wire import Frame, WireError, encode
 from broadloom.wire.direct_messages import (
     DEADLINE_MS_MAX,
     MORE,
@@ -132,7 +132,7 @@ class CallerSide:
             self._connection.parts.remove(sender)
         return sender is not None
 
-    def on_reply(self, frame: bytes) -> None:
+    def on_reply(self, frame: Frame) -> None:
         request_id, status, flags, data = decode_reply(frame)
         request = self._open.get(request_id)
         if request is None:

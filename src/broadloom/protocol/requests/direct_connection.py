@@ -10,7 +10,7 @@ from broadloom.protocol.requests.callee_side import CalleeSide
 from broadloom.protocol.requests.caller_side import CallerSide
 from broadloom.protocol.requests.outgoing import OutgoingRequest
 from broadloom.protocol.requests.parts import PartQueue
-from broadloom.wire import PeerInfo, WireError, decode, encode
+from broadloom.wire import Frame, PeerInfo, WireError, decode, encode
 from broadloom.wire.direct_messages import (
     REPLY_PREFIX,
     REQUEST_PREFIX,
@@ -137,7 +137,7 @@ class DirectConnection:
     def on_open(self) -> None:
         """Never called: the connection was open before."""
 
-    def on_frame(self, frame: bytes) -> None:
+    def on_frame(self, frame: Frame) -> None:
         if self.is_closed:
             return
         self._received_since_tick = True
@@ -156,7 +156,7 @@ class DirectConnection:
             self._peer.trace(f"closed the direct connection to {self.peer_info}: {error}")
             self.close(f"it broke the protocol: {error}")
 
-    def _on_other(self, frame: bytes) -> None:
+    def _on_other(self, frame: Frame) -> None:
         match decode(frame):
             case Tell() as message:
                 self.callee.on_tell(message)

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broadloom.wire import Address
+from broadloom.wire import Address, Frame
 from broadloom.wire.broadcast_frame import BROADCAST
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ class SimConnection:
         self.remote_host = ""
         self.identity: Identity | None = None
         self._last_arrival_at = 0.0
-        self._held: list[bytes | None] | None = None
+        self._held: list[Frame | None] | None = None
         self._is_congested = False
-        self._unread: list[bytes | None] | None = None
+        self._unread: list[Frame | None] | None = None
         """What arrived while reading is paused."""
         self.unread_bytes = 0
         """Sent from this end and not yet read by the remote end."""
@@ -166,10 +166,10 @@ class SimConnection:
     def is_congested(self) -> bool:
         return self._is_congested
 
-    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+    def send(self, frame: Frame, rest: memoryview | None = None) -> None:
         if not self.is_closed:
             if rest is not None:
-                frame = b"".join((frame, rest))
+                frame = bytearray().join((frame, rest))  # as sockets read large frames
             self.unread_bytes += len(frame)
             if self.unread_bytes > self.network.settings.socket_buffer_bytes:
                 self._is_congested = True
@@ -213,7 +213,7 @@ class SimConnection:
                 break
             self.receive(frame)
 
-    def _transmit(self, frame: bytes | None) -> None:
+    def _transmit(self, frame: Frame | None) -> None:
         network = self.network
         if self._held is not None or network.is_blocked(self.host, self.remote_host):
             if self._held is None:
@@ -246,7 +246,7 @@ class SimConnection:
         if not self.is_closed and self.node is not None:
             self.node.run(self._notify_open, cost_s=self.node.handshake_cost_s)
 
-    def receive(self, frame: bytes | None) -> None:
+    def receive(self, frame: Frame | None) -> None:
         """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
@@ -277,7 +277,7 @@ class SimConnection:
             latest = max(self._last_arrival_at, clock.now + self.latency_s)
             clock.call_at(clock.now + (latest - clock.now) * self.network.random.random(), self.remote.disconnect)
 
-    def _dispatch_frame(self, frame: bytes | None) -> None:
+    def _dispatch_frame(self, frame: Frame | None) -> None:
         if frame is None:
             self._notify_disconnect()
         elif not self.is_closed:
