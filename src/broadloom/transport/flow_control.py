@@ -43,9 +43,10 @@ MEASUREMENT_S = 0.05
 class AdaptiveRateLimiter:
     """Limits the send rate of a peer that does not keep up with reading.
 
-    Such a peer is part of an overloaded channel: it halves its own rate, and raises it again while there is no lag. So
-    the peers of the channel converge to a common rate, and messages do not pile up in their queues. The increase is
-    exponential, not additive as in textbook AIMD: peers must get from an overload back to no limit within seconds.
+    Such a peer is part of an overloaded channel: it halves its own rate, and raises it again while there is no lag, so
+    that messages do not pile up in its queues. The increase is exponential, not additive as in textbook AIMD: peers
+    must get from an overload back to no limit within seconds. Rates do not become equal: a peer that reads without lag
+    keeps its rate, while the others make room for it.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
