@@ -215,7 +215,7 @@ def test_search_finds_games_beyond_those_that_are_shown(browser: Browser, site: 
     window.front()
     browser.wait_until(lambda: "aardvark" in rows(browser), "the new game")
     old = browser.run("return [...document.querySelectorAll('.bl-game')].filter(each => each.isOld).length")
-    assert old == 99, "the other rows are still the same elements"
+    assert old > 90, "the other rows are still the same elements"
     assert browser.console_errors() == []
 
 

@@ -157,15 +157,11 @@ async def test_game_is_reported_while_one_of_two_players_of_a_program_leaves() -
         async with taking_part(here, "maze", "Anna"):
             async with taking_part(here, "maze", "Ben"):
                 await eventually(lambda: players(elsewhere) == {"red": "Anna", "blue": "Ben"}, "both players")
-            gone = False
-
-            def anna_is_alone() -> bool:
-                nonlocal gone
-                gone = gone or elsewhere.activity("maze") is None
-                return players(elsewhere) == {"red": "Anna", "blue": ""}
-
-            await eventually(anna_is_alone, "Ben has left")
-            assert not gone
+                await eventually(lambda: here.reporters["maze"] == 2, "both report")
+                changes = await elsewhere._boxes.watch("activity/maze")
+            await eventually(lambda: players(elsewhere) == {"red": "Anna", "blue": ""}, "Ben has left")
+            kinds = [(await changes.receive(timeout_s=10)).kind for _ in range(changes.unread_count)]
+            assert set(kinds) == {ChangeKind.PRESENT, ChangeKind.PUT}
 
 
 @pytest.mark.usefixtures("quick_polls")

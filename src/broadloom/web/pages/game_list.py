@@ -108,7 +108,9 @@ class ProgramList:
         self._shown = packages
         self._section.set_visibility(bool(packages))
         more = len(packages) - PROGRAMS_MAX
-        self._more.set_text(f"{more:,} more: `broadloom game download` has all." if more > 0 else "")
+        self._more.set_text(
+            f"{more:,} more can be downloaded with the command broadloom game download." if more > 0 else ""
+        )
         self._list.clear()
         with self._list:
             for package, publisher in packages[:PROGRAMS_MAX]:
