@@ -15,7 +15,7 @@ WAITING = "zebra"
 
 async def main(name: str, count: int, unreported_count: int, program: Path, picture: Path) -> None:
     async with broadloom.connect(name, tls=False, settings=QUICK) as channel, opened(channel) as lobby:
-        for number in range(count - 1):
+        for number in range(count - 2):
             game = f"board-{number:04}"
             await lobby.register(game, "chain", 2)
             if number >= unreported_count:
@@ -27,7 +27,8 @@ async def main(name: str, count: int, unreported_count: int, program: Path, pict
         await lobby.register(WAITING, "gems", 2)
         players = {"red": "Carla", "blue": ""}
         await lobby.report(WAITING, Activity(phase="open", players=players, stand_ins=[], score={}, members=1))
-        await lobby.publish(program, picture)
+        package = await lobby.publish(program, picture)
+        await lobby.register("of the program", package.game, 2)
         print("ready", flush=True)
         await asyncio.Event().wait()
 

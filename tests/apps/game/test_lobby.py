@@ -93,9 +93,11 @@ async def test_monitor_follows_the_list_and_survives_a_game_that_fails(
     async with opened() as lobby:
         monitor = Monitor(lobby, unreachable)
         task = asyncio.create_task(monitor.run())
+        put(lobby, "games/0", {**LISTING, "name": "0", "game": "go"})  # its program is not here
         for name in ("a", "b", "c"):
             put(lobby, f"games/{name}", {**LISTING, "name": name})
         await eventually(lambda: monitor.watched_count == 2, "as many as allowed")
+        assert [each.name for each in monitor._watching] == ["a", "b"]
         for name in ("a", "b"):
             put(lobby, f"games/{name}", {}, kind=ChangeKind.GONE)
         await eventually(lambda: [each.name for each in monitor._watching] == ["c"], "the next one is watched")

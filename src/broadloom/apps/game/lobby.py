@@ -49,6 +49,11 @@ class Listing:
     program: str = ""
     """SHA-256 of its program, if the game does not come with Broadloom."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the program of the game is here, in any version."""
+        return self.game in BUILT_IN or self.game in PROGRAMS
+
     def make_game(self) -> Game:
         """Raises `NoGameError`, also if another version of the program was loaded."""
         if self.program and (loaded := PROGRAMS.get(self.game)) is not None and loaded.sha256 != self.program:

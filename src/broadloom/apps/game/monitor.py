@@ -107,7 +107,7 @@ class Monitor:
 
     def _update(self) -> None:
         """Watch games that are registered now and that nobody reports, and none that was removed."""
-        listed = self._lobby.games
+        listed = [each for each in self._lobby.games if each.is_known]
         for listing in self._watching.keys() - set(listed):
             task = self._watching.pop(listing)
             self._ending.add(task)

@@ -72,18 +72,20 @@ class GameRow:
             self._roles = ui.label("").classes("bl-quiet bl-small")
             with ui.element("div").classes("bl-do"):
                 self._join = _chip("Join", name, partial(join, name))
-                _chip("Watch", name, partial(watch, name))
+                self._watch = _chip("Watch", name, partial(watch, name))
 
     def show(self, listing: Listing, activity: Activity | None) -> None:
         """A text that has not changed is not sent again."""
-        self._title.set_text(listing.title)
+        self._title.set_text(listing.title if listing.is_known else f"{listing.title} · in the terminal")
         self._status.set_text(_status_text(activity, listing.players))
         self._roles.set_text(_roles_text(activity) if activity is not None else "")
         phase = activity.phase if activity is not None else "unknown"
         if self.element.props.get("data-phase") != phase:
             self.element.props["data-phase"] = phase
             self.element.update()
-        self._join.set_visibility(activity is None or activity.phase == "over" or bool(_free_roles(activity)))
+        has_room = activity is None or activity.phase == "over" or bool(_free_roles(activity))
+        self._join.set_visibility(listing.is_known and has_room)
+        self._watch.set_visibility(listing.is_known)
 
 
 class ProgramList:

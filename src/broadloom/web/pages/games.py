@@ -43,6 +43,7 @@ class GamesPage:
                 self._programs = ProgramList()
         self._all.set_visibility(False)
         ui.context.client.on_delete(window.close)
+        self._refresh()  # a timer would begin when the browser has shown the page
         every(LIST_REFRESH_S, self._refresh)
 
     def _build_new_game(self) -> None:
