@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.webdriver.common.keys import Keys
 
 from tests.apps.game.test_package import PROGRAM
 from tests.channel.joined import unique_name
 from tests.web.browser import Browser, browsing
 from tests.web.game_lobby import WAITING
 from tests.web.server import page, running_server
+
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 
 COUNT = 120
 """Games that are listed: more than the page shows."""
