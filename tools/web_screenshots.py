@@ -1,8 +1,8 @@
-"""Takes the screenshots of the web pages: `python -m tools.web_screenshots docs/images [replay demo]`.
+"""Takes the screenshots of the web pages: `python -m tools.web_screenshots docs/images [replay demo games]`.
 
 Needs Chromium, its driver and Selenium, as the tests of the pages do. Those of the review and auction pages are taken
 by their tests: `BROADLOOM_SCREENSHOTS=folder pytest tests/web/test_review.py tests/web/test_auction.py`. Those of the
-pages Games, Operator, Switch, and Audit and tables are taken by hand.
+pages Operator, Switch, and Audit and tables are taken by hand.
 """
 
 import sys
@@ -91,6 +91,32 @@ def _topics(browser: Browser, camera: Camera, url: str) -> None:
     camera.take("topics")
 
 
+def games(browser: Browser, camera: Camera, _scratch: Path) -> None:
+    """Carla waits for a player. Anna and Ben play with two stand-ins."""
+    with running_server("-m", "broadloom", "web", "games/friday", "--no-tls", "--listen", "127.0.0.1:0") as url:
+        for player, name, kind, players in (
+            ("Carla", "tea table", "Chain", "2 players"),
+            ("Ben", "maze", "Gems", "4 players"),
+            ("Anna", "maze", "", ""),
+        ):
+            browser.driver.switch_to.new_window("window")
+            browser.size(*SIZE)
+            browser.open(page(url, "/games"))
+            _write(browser, "Your name", player)
+            if kind:
+                browser.choose("Game", kind)
+                browser.choose("Players", players)
+                _write(browser, "Name of the game", name)
+                browser.click("#do-create-game")
+            else:
+                browser.click(f"[aria-label='Join {name}']")
+            browser.wait_until(lambda: "You are" in browser.text(".bl-game-title"), "a role")
+        browser.click("#do-start-game")
+        browser.wait_until(lambda: "1" in browser.text(".bl-seats li:nth-child(3)"), "a stand-in has found a gem")
+        browser.click("h1")  # away from the button, and to the top of the page
+        camera.take("games")
+
+
 def _select(browser: Browser, selector: str, index: int) -> None:
     script = "const s = document.querySelector(arguments[0]); s.selectedIndex = arguments[1];"
     browser.run(f"{script} s.dispatchEvent(new Event('change'))", selector, index)
@@ -107,7 +133,7 @@ def _write(browser: Browser, label: str, text: str) -> None:
     field.send_keys(text)
 
 
-STEPS: dict[str, Callable[[Browser, Camera, Path], None]] = {"replay": replay, "demo": demo}
+STEPS: dict[str, Callable[[Browser, Camera, Path], None]] = {"replay": replay, "demo": demo, "games": games}
 
 
 def main(folder: Path, steps: list[str]) -> None:

@@ -50,6 +50,13 @@ def test_synchronous_program_plays() -> None:
             mover.do("place", x=1, y=1)
         wait_until(lambda: anna.state_hash() == ben.state_hash())
         assert any(isinstance(each, game.Acted) for each in iter(other.receive_nowait, None))
+        *_, last = other.latest_round()
+        assert other.table_at(last) == other.table
+        heard: list[game.Said] = []
+        ben.on_event(lambda event: heard.append(event) if isinstance(event, game.Said) else None)
+        anna.tell(["Ben"], "well played")
+        wait_until(lambda: heard)
+        assert (heard[0].name, heard[0].text) == ("Anna", "well played")
     with pytest.raises(NotConnectedError):
         ben.start()
 

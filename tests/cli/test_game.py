@@ -77,6 +77,8 @@ def test_players_join_by_name_and_their_logs_replay(tmp_path: Path) -> None:
                 player.type(f"{cell}\n")  # one of the first two is not on turn, and gets a message
             ann.wait_for_output('"change": "Acted"')
             bob.wait_for_output('"change": "Acted"')
+            ann.type("say Bob,blue well played\n")
+            bob.wait_for_output('"Said", "name": "Ann"')
             wait_until(lambda: monitored_players(lobby) == {"red": "Ann", "blue": "Bob"}, "the monitor reports players")
             for player in (bob, ann):
                 player.type("quit\n")

@@ -53,7 +53,7 @@ LOWEST = {
         "switch/core.py": ["_on_handler_copy", "on_request", "respond"],
     },
     "_filter_content": {
-        "apps/game/play.py": ["_filtered", "tell"],
+        "apps/game/play.py": ["_filtered", "_tell"],
         "groups/group.py": ["send"],
         "groups/groups.py": ["create"],
         "mailboxes/mailbox.py": ["put"],

@@ -54,6 +54,14 @@ class Browser:
         """Click on an element that the page may replace at the same moment."""
         self.wait_until(lambda: self.one(selector).click() or True, selector)
 
+    def choose(self, label: str, text: str) -> None:
+        """Choose this from the list with this label."""
+        for selector, beginning in ((".q-select", label), (".q-menu .q-item", text)):
+            self.wait_until(
+                lambda: [each.click() or True for each in self.all(selector) if each.text.startswith(beginning)],  # noqa: B023
+                beginning,
+            )
+
     def text(self, selector: str) -> str:
         return str(self.one(selector).text)
 

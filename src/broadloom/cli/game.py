@@ -39,7 +39,7 @@ PlayersOption = Annotated[int, option("Number of roles.", "N", min=2, max=4)]
 async def list_games(
     stop: StopSignal, join_options: JoinOptions, channel: ChannelArgument, json: JsonOption = False
 ) -> None:
-    """List the games of a lobby. Players and scores are known while a monitor runs.
+    """List the games of a lobby. Players and scores are those that a player or a monitor reports.
 
     Examples:
 
@@ -127,8 +127,8 @@ async def join(
 ) -> None:
     """Play: take a role, type actions, see what the others do. You need a name: `--as`, or a ticket.
 
-    Standard input has one action per line: those of the game, and `start`, `quit`, `say NAME TEXT`. Real-time games at
-    a terminal read single keys: `r` starts, `q` leaves.
+    Standard input has one action per line: those of the game, and `start`, `quit`, `say NAME[,NAME] TEXT`. Real-time
+    games at a terminal read single keys: `r` starts, `q` leaves.
 
     Examples:
 
@@ -224,7 +224,9 @@ async def monitor(
     program: ProgramOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Watch all games of a lobby, and report players, open roles and scores there. Runs until interrupted.
+    """Watch the games of a lobby that no player reports, and report them there. Runs until interrupted.
+
+    It watches 256 games at most; a monitor that is started later takes the next ones.
 
     Examples:
 
@@ -305,6 +307,7 @@ async def _play(
     json: bool,
 ) -> None:
     from broadloom.apps.game import Play
+    from broadloom.apps.game.monitor import reporting
     from broadloom.apps.session import own_name
     from broadloom.cli.game_screen import GameScreen
 
@@ -317,6 +320,7 @@ async def _play(
             # --port is the lobby's
             joined_channel(listing.channel, replace(join_options, port=0), stop, tape=recording) as joined,
             Play(joined, listing.make_game(), name=own_name(joined), role=role, log_file=log) as play,
+            reporting(lobby, name, play),
             Output(stop) as out,
         ):
             stop.interrupt_is_success = True

@@ -21,7 +21,7 @@ ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
 ARROW_LENGTH = 3
 PEER_ID_MIN = 1 << 32
 """Larger numbers are ids."""
-COMMANDS = "start: start the game, or a rematch. quit: leave it. say NAME TEXT: tell a player something."
+COMMANDS = "start: start the game, or a rematch. quit: leave it. say NAME[,NAME] TEXT: tell players something."
 KEY_COMMANDS = "r: start the game, or a rematch. q: leave it."
 
 
@@ -136,7 +136,7 @@ class GameScreen:
             if text == "start":
                 await self._play.start()
             elif words and words[0] == "say" and len(words) > 2:
-                await self._play.tell(words[1], words[2])
+                await self._play.tell(words[1].split(","), words[2])
             else:
                 await self._play.typed(text)
         except BroadloomError as problem:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.apps.game import Play
 from broadloom.apps.game.lobby import Lobby, opened
-from broadloom.apps.game.monitor import monitoring
+from broadloom.apps.game.monitor import monitoring, reporting
 from broadloom.web.own_peer import OwnPeer, PageClient
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class GameClient(PageClient):
             channel = await stack.enter_async_context(self._connect(listing.channel))
             role = "*" if player else ""
             play = await stack.enter_async_context(Play(channel, listing.make_game(), name=player, role=role))
+            await stack.enter_async_context(reporting(self.lobby, name, play))
         except BaseException:
             await stack.aclose()
             raise

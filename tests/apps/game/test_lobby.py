@@ -4,19 +4,20 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
 import broadloom
+from broadloom.apps.game import Play
 from broadloom.apps.game import lobby as lobbies
 from broadloom.apps.game.lobby import Activity, Lobby
-from broadloom.apps.game.monitor import Monitor
+from broadloom.apps.game.monitor import Monitor, monitoring, reporting
 from broadloom.channel import Channel
 from broadloom.mailboxes.model import Change, ChangeKind, Value
 from broadloom.wire import PeerId
-from tests.channel.joined import QUICK, unique_name
+from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import eventually
 
 LISTING = {"name": "board-1", "game": "chain", "players": 2, "channel": "chain/x", "title": "Chain"}
@@ -92,12 +93,115 @@ async def test_monitor_follows_the_list_and_survives_a_game_that_fails(
     async with opened() as lobby:
         monitor = Monitor(lobby, unreachable)
         task = asyncio.create_task(monitor.run())
+        put(lobby, "games/0", {**LISTING, "name": "0", "game": "go"})  # its program is not here
         for name in ("a", "b", "c"):
             put(lobby, f"games/{name}", {**LISTING, "name": name})
         await eventually(lambda: monitor.watched_count == 2, "as many as allowed")
+        assert [each.name for each in monitor._watching] == ["a", "b"]
         for name in ("a", "b"):
             put(lobby, f"games/{name}", {}, kind=ChangeKind.GONE)
         await eventually(lambda: [each.name for each in monitor._watching] == ["c"], "the next one is watched")
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def in_one_lobby(count: int) -> AsyncIterator[list[Lobby]]:
+    async with AsyncExitStack() as stack:
+        channels = await stack.enter_async_context(connected_channels(count))
+        yield [await stack.enter_async_context(lobbies.opened(each)) for each in channels]
+
+
+def connect(name: str) -> contextlib.AbstractAsyncContextManager[Channel]:
+    return broadloom.connect(name, tls=False, settings=QUICK)
+
+
+@asynccontextmanager
+async def taking_part(lobby: Lobby, name: str, player: str) -> AsyncIterator[Play]:
+    """Play a game, and report it."""
+    listing = await lobby.find(name)
+    async with (
+        connect(listing.channel) as channel,
+        Play(channel, listing.make_game(), name=player, role="*") as play,
+        reporting(lobby, name, play),
+    ):
+        yield play
+
+
+def players(lobby: Lobby, name: str = "maze") -> dict[str, str] | None:
+    activity = lobby.activity(name)
+    return activity.players if activity is not None else None
+
+
+@pytest.fixture
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broadloom.apps.game.monitor.POLL_S", 0.01)
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_players_report_their_game_without_a_monitor_as_long_as_one_is_there() -> None:
+    async with in_one_lobby(3) as [here, there, elsewhere]:
+        await here.register("maze", "gems", 2)
+        async with taking_part(there, "maze", "Ben"):
+            async with taking_part(here, "maze", "Anna"):
+                both = {"red": "Ben", "blue": "Anna"}
+                await eventually(lambda: players(elsewhere) == both, "both players")
+            await eventually(lambda: players(elsewhere) == {"red": "Ben", "blue": ""}, "Anna has left")
+        await eventually(lambda: elsewhere.activity("maze") is None, "nobody is there")
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_game_is_reported_while_one_of_two_players_of_a_program_leaves() -> None:
+    """As two windows of one server: both write into the same mailbox."""
+    async with in_one_lobby(2) as [here, elsewhere]:
+        await here.register("maze", "gems", 2)
+        async with taking_part(here, "maze", "Anna"):
+            async with taking_part(here, "maze", "Ben"):
+                await eventually(lambda: players(elsewhere) == {"red": "Anna", "blue": "Ben"}, "both players")
+                await eventually(lambda: here.reporters["maze"] == 2, "both report")
+                changes = await elsewhere._boxes.watch("activity/maze")
+            await eventually(lambda: players(elsewhere) == {"red": "Anna", "blue": ""}, "Ben has left")
+            kinds = [(await changes.receive(timeout_s=10)).kind for _ in range(changes.unread_count)]
+            assert set(kinds) == {ChangeKind.PRESENT, ChangeKind.PUT}
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_scores_are_reported_less_often_than_players(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broadloom.apps.game.monitor.SCORES_PER_S", 1e-9)
+    seen: list[Activity | None] = []
+
+    def has(lobby: Lobby, **values: object) -> bool:
+        seen.append(lobby.activity("board"))
+        return all(getattr(seen[-1], name, None) == value for name, value in values.items())
+
+    async with in_one_lobby(2) as [here, elsewhere]:
+        await here.register("board", "chain", 2)
+        async with taking_part(here, "board", "Anna") as anna:
+            async with taking_part(here, "board", "Ben") as ben:
+                await eventually(lambda: has(elsewhere, phase="running"), "the game starts")
+                for _ in range(4):
+                    mover = next(each for each in (anna, ben) if each.role == anna.state["turn"])
+                    await mover.typed("a1" if mover is anna else "h6")
+                    await eventually(lambda: has(elsewhere) and anna.state_hash() == ben.state_hash(), "the same state")
+            await eventually(lambda: has(elsewhere, players={"red": "Anna", "blue": ""}), "Ben has left")
+            early = [sum(each.score.values()) for each in seen if each is not None and each.players["blue"] == "Ben"]
+            assert set(early) == {0}
+            monkeypatch.setattr("broadloom.apps.game.monitor.SCORES_PER_S", 1e9)
+            await eventually(lambda: has(elsewhere, score=anna.game.score(anna.state)), "the score")
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_monitors_share_the_games_that_no_player_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broadloom.apps.game.monitor.WATCHED_MAX", 1)
+    nobody = {"red": "", "blue": ""}
+    async with in_one_lobby(3) as [here, there, elsewhere]:
+        for name in ("a", "b", "c"):
+            await here.register(name, "gems", 2)
+        async with taking_part(here, "a", "Anna"):
+            await eventually(lambda: players(there, "a") == {"red": "Anna", "blue": ""}, "a report of the player")
+            async with monitoring(there, connect) as one:
+                await eventually(lambda: players(elsewhere, "b") == nobody, "a report of the monitor")
+                async with monitoring(elsewhere, connect) as two:
+                    await eventually(lambda: players(here, "c") == nobody, "a report of the other one")
+                    assert [each.name for monitor in (one, two) for each in monitor._watching] == ["b", "c"]

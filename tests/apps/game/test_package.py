@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from broadloom.apps.game import GameError, NoGameError, make_game
+from broadloom.apps.game import lobby as lobbies
 from broadloom.apps.game.games import PROGRAMS
 from broadloom.apps.game.package import Package, load_program, package_of
 from broadloom.mailboxes.model import ChangeKind
 from tests.apps.game.test_lobby import opened, put
+from tests.channel.owned import owned_channel
+from tests.support import eventually
 
 PROGRAM = """
 from pathlib import Path
@@ -71,6 +74,18 @@ async def test_program_is_published_and_downloaded_without_being_run(tmp_path: P
             listing.make_game()
         with pytest.raises(NoGameError, match="has no program of 'go'"):
             lobby.package("go")
+
+
+async def test_publisher_is_the_name_on_a_ticket(tmp_path: Path) -> None:
+    program = written(tmp_path / "count.py")
+    async with opened() as lobby:
+        package = await lobby.publish(program)
+        await eventually(lambda: lobby.packages == [(package, "")], "the program, published by anyone")
+    async with owned_channel(2) as owned:
+        one, two = owned.members
+        async with lobbies.opened(one) as here, lobbies.opened(two) as there:
+            await here.publish(program)
+            await eventually(lambda: there.packages == [(package, "member 0")], "the program, published by its owner")
 
 
 async def test_member_cannot_replace_the_program_of_another() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import broadloom
 from broadloom.apps import game
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.games.gems import Gems
@@ -153,13 +154,54 @@ async def test_stand_in_acts_for_a_role_without_a_player() -> None:
         await eventually(lambda: sum(anna.game.score(anna.state).values()) >= 2, "the stand-in acts")
 
 
-async def test_players_talk_to_each_other_directly() -> None:
-    async with playing(Chain, "Anna", "Ben") as [anna, ben]:
-        await eventually(lambda: anna.table.seats["blue"].name == "Ben", "Ben is here")
+async def heard(play: game.Play) -> tuple[str, str]:
+    """The next message to this player."""
+    async with asyncio.timeout(10):
+        said = await anext(each async for each in play if isinstance(each, game.Said))
+    return said.name, said.text
+
+
+async def test_player_tells_one_or_more_others_something_that_the_rest_does_not_get() -> None:
+    async with playing(lambda _: Chain(4), "Anna", "Ben", "Carla", "Dan") as plays:
+        anna, ben, carla, dan = plays
+        await eventually(lambda: all(not each.table.open_roles() for each in plays), "all are here")
         await anna.tell("Ben", "flank left")
-        async with asyncio.timeout(10):
-            said = await anext(each async for each in ben if isinstance(each, game.Said))
-        assert (said.name, said.text) == ("Anna", "flank left")
+        assert await heard(ben) == ("Anna", "flank left")
+        with pytest.raises(game.GameError, match="Eve is not in the game"):
+            await anna.tell(["Ben", "Eve"], "never sent")
+        await anna.tell(["Ben", "blue", str(carla.role)], "flank right")  # Ben has the role blue: he gets it once
+        await dan.tell(["Ben", "Carla"], "now")
+        assert [await heard(ben), await heard(ben)] == [("Anna", "flank right"), ("Dan", "now")]
+        assert [await heard(carla), await heard(carla)] == [("Anna", "flank right"), ("Dan", "now")]
+        assert not any(isinstance(each, game.Said) for each in iter(dan.receive_nowait, None))
+
+
+async def test_message_reaches_the_others_although_one_is_gone() -> None:
+    async with playing(lambda _: Chain(3), "Anna", "Ben", "Carla") as [anna, ben, carla]:
+        await eventually(lambda: not anna.table.open_roles(), "all are here")
+        ben.channel.abort()
+        await eventually(lambda: ben.peer_id not in (anna.members() or [ben.peer_id]), "Ben is gone")
+        with pytest.raises(broadloom.RequestError):
+            await anna.tell(["Ben", "Carla"], "hold")
+        assert await heard(carla) == ("Anna", "hold")
+
+
+async def test_latest_round_is_replayed_action_by_action() -> None:
+    async with playing(Chain, "Anna", "Ben") as plays:
+        await eventually(lambda: all(each.table.phase is game.Phase.RUNNING for each in plays), "the game starts")
+        first = next(each for each in plays if each.role == each.state["turn"])
+        other = next(each for each in plays if each is not first)
+        seen = [first.table]
+        for mover, x in ((first, 0), (other, 1), (first, 0)):
+            await mover.do("place", x=x, y=0)
+            await all_equal(plays)
+            seen.append(mover.table)
+        assert first.table.phase is game.Phase.OVER
+        begun, *actions = first.latest_round()
+        assert [first.table_at(each) for each in (begun, *actions)] == seen
+        await first.start()
+        assert [first.table_at(each) for each in first.latest_round()] == [first.table]
+        assert first.table.round == 2
 
 
 @pytest.mark.parametrize("kind", [Chain, Gems])

@@ -9,8 +9,8 @@ The plan of the package (docs/games.md is for its users):
   joiners, stand-ins, comparing states.
 - **Play** (`play.py`): a participant on a channel, which programs use: `game.join(...)`.
 - **Game logs** (`game_log.py`): what one player saw, to be replayed.
-- **Lobby** (`lobby.py`, `monitor.py`, `package.py`): games that are registered on a channel, what goes on in them, and
-  programs of games to download.
+- **Lobby** (`lobby.py`, `monitor.py`, `package.py`): games that are registered on a channel, what players and monitors
+  report of them, and programs of games to download.
 """
 
 from broadloom.apps.game.chance import Chance

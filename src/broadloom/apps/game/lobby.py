@@ -1,11 +1,13 @@
 """`Lobby`: the games that are registered on a channel, and what goes on in them.
 
 A game is registered in a mailbox of the lobby, of which every member has a copy, and which keepers store
-(docs/mailboxes.md). Monitors write the activity of each game into another one, bound to their presence.
+(docs/mailboxes.md). Players and monitors (`monitor.py`) write the activity of a game into another one, bound to their
+presence.
 """
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -47,6 +49,11 @@ class Listing:
     program: str = ""
     """SHA-256 of its program, if the game does not come with Broadloom."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the program of the game is here, in any version."""
+        return self.game in BUILT_IN or self.game in PROGRAMS
+
     def make_game(self) -> Game:
         """Raises `NoGameError`, also if another version of the program was loaded."""
         if self.program and (loaded := PROGRAMS.get(self.game)) is not None and loaded.sha256 != self.program:
@@ -58,7 +65,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a monitor sees in a game."""
+    """What a member of a game sees in it."""
 
     phase: str
     players: dict[str, str]
@@ -94,8 +101,17 @@ class Lobby:
         """By name and owner, the latest last."""
         self._packages: dict[str, dict[str, Package]] = {}
         """By game and owner. The first one counts."""
+        self.version = 0
+        """Counts what has changed here."""
+        self.reporters: Counter[str] = Counter()
+        """How many plays of this program report each game."""
         self._own: dict[str, Mailbox] = {}
+        self._binding = asyncio.Lock()
         self._changed = asyncio.Event()
+
+    @property
+    def game_count(self) -> int:
+        return len(self._listings)
 
     @property
     def games(self) -> list[Listing]:
@@ -105,7 +121,7 @@ class Lobby:
         return next(iter(self._listings[name].values()))
 
     def activity(self, name: str) -> Activity | None:
-        """What a monitor reports; None without one."""
+        """What a player or a monitor reports; None if nobody does."""
         return next(reversed(self._activities.get(name, {}).values()), None)
 
     async def find(self, name: str, timeout_s: float = WAIT_S) -> Listing:
@@ -147,9 +163,21 @@ class Lobby:
         await self._put(f"{GAMES}{name}", _encode(listing), while_here=False)
         return await self.find(name)
 
-    async def report(self, name: str, activity: Activity) -> None:
-        """For monitors."""
-        await self._put(f"{ACTIVITY}{name}", _encode(activity), while_here=True)
+    async def report(self, name: str, activity: Activity | None) -> None:
+        """What this program sees in a game; None if it is not there any more."""
+        if activity is not None:
+            await self._put(f"{ACTIVITY}{name}", _encode(activity), while_here=True)
+            return
+        async with self._binding:
+            if self._own.pop(f"{ACTIVITY}{name}", None) is not None:
+                await self._boxes.unbind(f"{ACTIVITY}{name}")
+
+    @property
+    def packages(self) -> list[tuple[Package, str]]:
+        """The programs that are published, each with its publisher: the name on a ticket, or empty on a channel without
+        tickets, where names are not proven."""
+        found = (next(iter(self._packages[game].items())) for game in sorted(self._packages))
+        return [(package, owner if self.channel._post_signer is not None else "") for owner, package in found]
 
     def package(self, game: str) -> Package:
         """What a player needs to join a game that does not come with Broadloom. Raises `NoGameError`."""
@@ -166,8 +194,9 @@ class Lobby:
         return package
 
     async def _put(self, name: str, value: bytes, *, while_here: bool) -> None:
-        if name not in self._own:
-            self._own[name] = await self._boxes.bind(name, fetch=True, while_here=while_here)
+        async with self._binding:
+            if name not in self._own:
+                self._own[name] = await self._boxes.bind(name, fetch=True, while_here=while_here)
         await self._own[name].put(value)
 
     def _on_change(self, change: Change) -> None:
@@ -187,6 +216,7 @@ class Lobby:
             if prefix == ACTIVITY:
                 of_name.pop(owner, None)
             of_name[owner] = value
+        self.version += 1
         self._changed.set()
 
     def _decode(self, prefix: str, name: str, data: bytes) -> "Listing | Activity | Package | None":

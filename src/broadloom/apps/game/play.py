@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broadloom.apps.game.changes import Change, Over, Started
-from broadloom.apps.game.entry import Entry, Kind, checked_name, to_json
+from broadloom.apps.game.entry import Entry, Key, Kind, checked_name, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State
 from broadloom.apps.game.game_log import GameLog, head_line, log_line
@@ -94,6 +94,15 @@ class Play(AppSession[Change]):
     def state_hash(self) -> str:
         """Equal at two players exactly if they have the same state."""
         return self.table.hash()
+
+    def latest_round(self) -> list[Entry]:
+        """The entries of the latest round that have an effect and are still known, for a replay with `table_at`. The
+        first one began the round, unless that is too long ago."""
+        return self._participant.timeline.latest_round()
+
+    def table_at(self, entry: Entry) -> Table | None:
+        """Phase, roles, players, state and result after this entry; None if that is too long ago."""
+        return self._participant.timeline.table_at(Key(*entry.key))
 
     async def ready(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Wait until the state of the others is here, and the player has its role. Raises `RoleTakenError`,
@@ -194,15 +203,28 @@ class Play(AppSession[Change]):
         """Start the game, or a rematch. Stand-ins play for roles that nobody has."""
         await self._submit(Kind.START)
 
-    async def tell(self, to: str, text: str) -> None:
-        """Send a message to one player, by name or role: directly, not to all."""
+    async def tell(self, to: str | Iterable[str], text: str) -> None:
+        """Send a message to one or more players, by name or role: directly, not to all. Nothing is sent if one of them
+        is not in the game. Otherwise all are tried before an error is raised."""
         self._check_open()
-        seats = self.table.seats
-        found = [seat.player for role, seat in seats.items() if to in (role, seat.name) and seat.player]
-        if not found or not 0 < len(text) <= SAID_MAX:
-            raise GameError(f"{to} is not in the game" if not found else f"a message has 1 to {SAID_MAX:,} characters")
+        if not 0 < len(text) <= SAID_MAX:
+            raise GameError(f"a message has 1 to {SAID_MAX:,} characters")
+        players = {self._player(each): each for each in ([to] if isinstance(to, str) else to)}
+        messages = (self._tell(player, name, text) for player, name in players.items())
+        problems = [each for each in await asyncio.gather(*messages, return_exceptions=True) if each is not None]
+        if problems:
+            raise problems[0]
+
+    def _player(self, to: str) -> PeerId:
+        """The peer of a player, by name or role."""
+        for role, seat in self.table.seats.items():
+            if seat.player and to in (role, seat.name):
+                return PeerId(seat.player)
+        raise GameError(f"{to} is not in the game")
+
+    async def _tell(self, player: PeerId, to: str, text: str) -> None:
         data = await self._channel._filter_content(to_json({"said": text}), Way.TELL, to, LAYER)
-        await self._layer.tell(PeerId(found[0]), data, timeout_s=TELL_TIMEOUT_S)
+        await self._layer.tell(player, data, timeout_s=TELL_TIMEOUT_S)
 
     async def _submit(
         self, kind: Kind, role: str = "", name: str = "", values: dict[str, Any] | None = None, *,

@@ -27,6 +27,8 @@ class Play(SyncSession[AsyncPlay]):
     state = Attribute[State](in_loop=True)
     is_ready = Attribute[bool](in_loop=True)
     state_hash = calls(AsyncPlay.state_hash)
+    latest_round = calls(AsyncPlay.latest_round)
+    table_at = calls(AsyncPlay.table_at)
     ready = awaits(AsyncPlay.ready)
     do = awaits(AsyncPlay.do)
     moved = awaits(AsyncPlay.moved)

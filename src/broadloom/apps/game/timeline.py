@@ -121,6 +121,13 @@ class Timeline:
         self._replay()
         return self._table(bisect_right(self._keys, key))
 
+    def latest_round(self) -> list[Entry]:
+        """Those that have an effect and are still here. Rounds are counted up, so its beginning is found by halving."""
+        self._replay()
+        count = len(self.entries)
+        first = bisect_left(range(count), self.tip.round, key=lambda at: self._table(at + 1).round)
+        return [self.entries[at] for at in range(first, count) if not self._problems[at]]
+
     def insert(self, entry: Entry) -> bool:
         """Returns False if it is too old, or is here already."""
         at = bisect_left(self._keys, entry.key)
