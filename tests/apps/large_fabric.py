@@ -35,7 +35,11 @@ def grow(sim: Simulation, count: int) -> list[SimNode]:
     return sim.members
 
 
-def percentiles_text(took_s: Sequence[float]) -> str:
+def percentile(took_s: Sequence[float], part: int) -> float:
     ordered = sorted(took_s)
-    p50, p99 = (1000 * ordered[int(len(ordered) * part)] for part in (0.5, 0.99))
-    return f"median {p50:.1f} ms, p99 {p99:.1f} ms, at most {1000 * ordered[-1]:.1f} ms"
+    return ordered[len(ordered) * part // 100]
+
+
+def percentiles_text(took_s: Sequence[float]) -> str:
+    p50, p99 = (1000 * percentile(took_s, part) for part in (50, 99))
+    return f"median {p50:.1f} ms, p99 {p99:.1f} ms, at most {1000 * max(took_s):.1f} ms"

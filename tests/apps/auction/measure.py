@@ -134,14 +134,16 @@ def run_bids(sim: Simulation, members: list[Member], seconds: float) -> list[flo
     return took_s
 
 
+def receipt_times(bidders: int, seconds: float) -> list[float]:
+    """Of an auction with this many bidders."""
+    sim = simulation(LATENCY_MS, JITTER_MS)
+    return run_bids(sim, open_auction(sim, bidders + 1), seconds)
+
+
 def main() -> None:
     bidders = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 5.0
-    sim = simulation(LATENCY_MS, JITTER_MS)
-    members = open_auction(sim, bidders + 1)
-    print(f"{bidders:,} bidders and {len(NOTARIES)} notaries", flush=True)
-    took_s = run_bids(sim, members, seconds)
-    print(f"{len(took_s):,} receipts: {percentiles_text(took_s)}")
+    took_s = receipt_times(bidders, float(sys.argv[2]) if len(sys.argv) > 2 else 5.0)
+    print(f"{bidders:,} bidders, {len(NOTARIES)} notaries, {len(took_s):,} receipts: {percentiles_text(took_s)}")
 
 
 if __name__ == "__main__":

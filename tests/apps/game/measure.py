@@ -30,7 +30,7 @@ from tools.game_latency import KINDS
 PLAYERS = 16
 RATE = 30.0
 SECONDS = 2.0
-WARM_UP_S = 2.0
+WARM_UP_S = 1.0
 LATENCY_MS = 1.0
 JITTER_MS = 0.2
 ATTEMPTS = 5
@@ -55,12 +55,11 @@ class Player(SimGame):
             self.took_s.append(self.now() - change.action.values["at"])
 
 
-def action_times(of: Game, spectators: int) -> list[float]:
+def action_times(of: Game, spectators: int, seconds: float = SECONDS) -> list[float]:
     """In a game with this many spectators."""
     sim = simulation(LATENCY_MS, JITTER_MS)
     nodes = grow(sim, PLAYERS + spectators)
-    # Players joined first, as the others do not: with others in between they are as far apart as any two members.
-    sim.random.shuffle(nodes)
+    sim.random.shuffle(nodes)  # those that join first are closer to each other
     players = [Player(node, of, f"p{number}", f"player {number}") for number, node in enumerate(nodes[:PLAYERS], 1)]
     watching = [SimGame(node, of, "", "") for node in nodes[PLAYERS:]]
     everyone: list[SimGame] = [*players, *watching]
@@ -70,7 +69,7 @@ def action_times(of: Game, spectators: int) -> list[float]:
     sim.run_for(WARM_UP_S)
     for player in players:
         player.is_counting = True
-    sim.run_for(SECONDS)
+    sim.run_for(seconds)
     return [took_s for player in players for took_s in player.took_s]
 
 
