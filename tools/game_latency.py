@@ -1,7 +1,9 @@
 """Latency of actions in a game: `python -m tools.game_latency`. 16 players, 30 actions per second each, on loopback.
 
 Each process has some of the players, each with a peer and a connection of its own. The time of an action is from the
-call of `do` to the moment at which another player has applied it.
+call of `do` to the moment at which another player has applied it. With `--spectators N`, another process has as many
+spectators; each needs about as much CPU time as a player. `python -m tests.apps.game.measure spectators` simulates more
+than one machine bears.
 """
 
 import asyncio
@@ -9,7 +11,8 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
@@ -92,9 +95,23 @@ async def _work(
     return took_ms
 
 
-def _process(*args: Any) -> tuple[list[float], float]:
+async def _watch(kind: str, channel: str, count: int, players: int, seconds: float) -> list[float]:
+    async def watch() -> None:
+        async with game.join(channel, of=KINDS[kind](players), role="", tls=False) as play:
+            while play.table.phase is not game.Phase.RUNNING:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WARM_UP_S + seconds):
+                    async for _change in play:
+                        pass
+
+    await asyncio.gather(*(watch() for _ in range(count)))
+    return []
+
+
+def _process(work: Callable[..., Coroutine[Any, Any, list[float]]], *args: Any) -> tuple[list[float], float]:
     """The times, and the CPU time of the process."""
-    return run(_work(*args)), time.process_time()
+    return run(work(*args)), time.process_time()
 
 
 def main(
@@ -102,18 +119,24 @@ def main(
     processes: Annotated[int, typer.Option(min=1)] = 4,
     rate: Annotated[float, typer.Option(help="Actions per second of each player.")] = 30.0,
     seconds: Annotated[float, typer.Option()] = 10.0,
+    spectators: Annotated[int, typer.Option(help="Members that only watch.", min=0)] = 0,
 ) -> None:
     """Print p50, p99 and the maximum, in milliseconds, for both orders; and the CPU time for each applied action."""
     share = players // processes
     for kind in KINDS:
         channel = f"meter/{uuid4().hex}"
-        rows = [(kind, channel, each * share, share, share * processes, rate, seconds) for each in range(processes)]
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            parts = pool.starmap(_process, rows)
+        rows: list[tuple[Any, ...]] = [
+            (_work, kind, channel, each * share, share, share * processes, rate, seconds) for each in range(processes)
+        ]
+        if spectators:
+            rows.append((_watch, kind, channel, spectators, share * processes, seconds))
+        with multiprocessing.get_context("spawn").Pool(len(rows)) as pool:
+            parts = pool.starmap(_process, rows, chunksize=1)
         took_ms = sorted(each for part, _ in parts for each in part)
-        cpu_us = round(sum(cpu_s for _, cpu_s in parts) * 1e6 / len(took_ms))
+        cpu_us = round(sum(cpu_s for _, cpu_s in parts[:processes]) * 1e6 / len(took_ms))
         p50, p99 = (round(took_ms[int(len(took_ms) * part)], 2) for part in (0.5, 0.99))
-        result = {"order": kind, "players": share * processes, "actions": len(took_ms), "p50_ms": p50, "p99_ms": p99}
+        members = {"order": kind, "players": share * processes, "spectators": spectators}
+        result = {**members, "actions": len(took_ms), "p50_ms": p50, "p99_ms": p99}
         machine = {"cpu_us_per_action": cpu_us, "load": round(os.getloadavg()[0], 1)}
         print(json.dumps({**result, "max_ms": round(took_ms[-1], 2), **machine}))
 

@@ -1,5 +1,6 @@
 """Signatures, and the credentials that they are checked with: forged ones in every way that we could think of."""
 
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime
 
@@ -26,7 +27,7 @@ from broadloom.security.certificates import (
 )
 from broadloom.security.keys import peer_id_of
 from broadloom.security.tls_context import make_contexts
-from broadloom.security.verification import CREDENTIAL_BYTES_MAX
+from broadloom.security.verification import CREDENTIAL_BYTES_MAX, CertificateVerifier, PastCredential, Statements
 from broadloom.wire.exchange_messages import RejectReason
 from tests.security.tls_handshake import CLUB, DAY, TODAY, Contexts, HandshakeResult, handshake, make_ticket
 
@@ -340,3 +341,18 @@ def test_alternative_encoding_of_signature_changes_nothing(bits: int) -> None:
 @given(st.integers(min_value=0, max_value=len(CREDENTIAL) - 1))
 def test_truncated_credential_is_rejected(length: int) -> None:
     assert reject_reason(CREDENTIAL[:length]) is RejectReason.WRONG_KEY
+
+
+def test_credentials_of_many_bidders_and_their_later_sessions_are_verified_once() -> None:
+    verified = Counter[bytes]()
+
+    class Verifier(CertificateVerifier):
+        def verify_past(self, der: bytes) -> PastCredential:
+            verified[der] += 1
+            raise CredentialError(RejectReason.WRONG_KEY, "not a certificate")
+
+    statements = Statements(Verifier(OWNER.certificate, None, lambda: TODAY, tickets=True))
+    credentials = [str(number).encode() for number in range(3000)]
+    for credential in (*credentials, *credentials):
+        assert not statements.accepts(credential)
+    assert set(verified.values()) == {1}

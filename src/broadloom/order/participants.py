@@ -5,6 +5,7 @@ everyone with `Status` and `NewEpoch`.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from broadloom.order.runtime import OrderRuntime
 from broadloom.order.settings import DISTRUST_S, PARTICIPANTS_MAX, TAKEOVER_REFILL_S, TAKEOVERS_PER_MEMBER
@@ -70,13 +71,20 @@ class Participants:
     def is_distrusted(self, peer_id: PeerId) -> bool:
         return self._distrusted.get(peer_id, 0.0) > self._runtime.now()
 
-    def rank(self, without: PeerId) -> int:
-        """How many candidates come before this program if `without` is no candidate. The highest id is the first, so
-        that of two takeovers with one number the more likely one wins."""
-        candidates = [each for each in self.all if each != without and self._may_lead(each)]
-        candidates.sort(key=lambda each: (self.is_distrusted(each), -each))
+    def rank(self, without: PeerId, rank_max: int | None = None) -> int:
+        """How many candidates come before this program if `without` is no candidate; `rank_max` if there are more. The
+        highest id is the first, so that of two takeovers with one number the more likely one wins."""
         me = self._runtime.peer_id
-        return candidates.index(me) if me in candidates else len(candidates)
+        place = self._place(me) if me != without and self._may_lead(me) else None
+        before = (
+            each
+            for each in self._known
+            if each != without and (place is None or self._place(each) < place) and self._may_lead(each)
+        )
+        return sum(1 for _ in islice(before, rank_max))
+
+    def _place(self, peer_id: PeerId) -> tuple[bool, int]:
+        return self.is_distrusted(peer_id), -peer_id
 
     def takes_allowance(self, peer_id: PeerId) -> bool:
         """Whether this member may try another takeover: each one stops the order for a moment."""

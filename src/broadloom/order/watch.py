@@ -41,7 +41,7 @@ class SequencerWatch:
             self._watched, self._is_open, self._failures = epoch, False, 0
         if self._is_open or not replica.is_following or replica.elections.is_suspected:
             return
-        if not replica.policy.may_lead(replica.me) or replica.participants.rank(epoch.sequencer) >= WATCHERS:
+        if not replica.policy.may_lead(replica.me) or replica.participants.rank(epoch.sequencer, WATCHERS) >= WATCHERS:
             return
         self._is_open = True
         self._give_up = replica.runtime.request(

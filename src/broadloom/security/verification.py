@@ -38,7 +38,7 @@ class PastCredential(NamedTuple):
     end: datetime
 
 
-CREDENTIALS_CACHED = 1024
+CREDENTIALS_CACHED = 4096
 """Credentials of past sessions that are kept verified."""
 
 

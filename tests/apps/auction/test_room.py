@@ -1,6 +1,7 @@
 """Auctions over real connections: the four kinds, receipts, and the death of the auctioneer."""
 
 import asyncio
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 import broadloom
 from broadloom import Authority, Role
 from broadloom.apps import auction
+from broadloom.apps.auction.room import in_turn
 from broadloom.errors import OrderTimeoutError, QuotaExceededError
 from broadloom.order import Entry, Epoch
+from broadloom.wire import PeerId
 from tests.apps.auction.saleroom import TICKETS_END, Saleroom, lot
 from tests.channel.joined import QUICK, unique_name
 from tests.support import eventually
@@ -113,9 +116,42 @@ async def test_stalled_call_does_not_hold_up_other_lots_and_a_wrong_answer_leads
         assert is_stalled.is_set()
         assert not any(isinstance(each, auction.Lowered) and each.lot == "first" for each in anna.entries)
 
-        auctioneer._layer.on_request(lambda _request: b"{}")
+        first = in_turn(anna._notaries_here(), anna.channel.peer_id)[0]
+        liar = next(each for each in notaries if each.channel.peer_id == first)
+        liar._layer.on_request(lambda _request: b"{}")
         receipt = await anna.bid("second", 30)
-        assert receipt.auctioneer != auctioneer.name
+        assert receipt.auctioneer != liar.name
+
+
+def test_every_notary_is_the_first_that_a_part_of_the_members_asks() -> None:
+    notaries = [PeerId(each) for each in (70, 50, 90)]
+    orders = [in_turn(notaries, me) for me in range(1000, 1300)]
+    assert {tuple(sorted(each)) for each in orders} == {(50, 70, 90)}
+    assert Counter(each[0] for each in orders) == dict.fromkeys(notaries, 100)
+    assert in_turn([], 7) == []
+
+
+async def test_notary_that_does_not_answer_is_not_asked_first_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broadloom.apps.auction.room.ANSWER_S", 1.0)
+    async with Saleroom(tmp_path) as saleroom:
+        notaries = await saleroom.notaries()
+        anna, seller = [await saleroom.open(name) for name in ("anna", "seller")]
+        await seller.open_lot(lot("english"))
+        first = in_turn(anna._notaries_here(), anna.channel.peer_id)[0]
+        silent = next(each for each in notaries if each.channel.peer_id == first)
+        asked = []
+
+        async def ignore(request: Any) -> None:
+            asked.append(request.json())
+            await asyncio.Event().wait()
+
+        silent._layer.on_request(ignore)
+        for amount in (10, 20, 30):
+            receipt = await anna.bid("lot-1", amount)
+            assert receipt.auctioneer != silent.name
+        assert len(asked) < 3
 
 
 async def test_room_whose_reader_has_failed_ends_with_the_reason() -> None:

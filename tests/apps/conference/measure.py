@@ -3,32 +3,36 @@
 - `sites`: a leader shows 30 viewpoints a second; time until each of the other sites has one. All in one process, over
   loopback, with TLS.
 - `late`: time to join a meeting with this many items.
-- `meeting`: simulated participants, links of 40 ms. Virtual time until one that requests the floor leads, and until a
-  viewpoint has reached all others. The roster makes the work grow with the square of their number.
+- `meeting`: simulated participants, links of 40 ms. Virtual time until one that requests the floor leads, until a
+  viewpoint has reached all others, until a late joiner has 1,000 items, and until the next one leads after the leader
+  was killed. The roster makes the work grow with the square of their number.
 - `fabric`: the viewpoint only, on bare peers.
 """
 
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from statistics import quantiles
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from broadloom.apps import conference
 from broadloom.apps.conference import Meeting, MeetingEvent, ViewMoved, Viewpoint, live
-from broadloom.apps.conference.actions import RequestFloor
+from broadloom.apps.conference.actions import Annotate, RequestFloor
 from broadloom.protocol.events import Message
-from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.node import SimNode
-from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.simulation import Simulation
 from tests.apps.conference.sim_participant import SimParticipant
+from tests.apps.large_fabric import grow, simulation
 
 RATE = 30.0
 VIEWS = 300
 LATENCY_MS = 40.0
-JOINS_AT_ONCE = 20
+ITEMS = 1000
+LOOK_S = 0.02
 
 
 async def measure_sites(count: int) -> None:
@@ -69,49 +73,99 @@ async def measure_late(count: int) -> None:
             print(f"{len(late.state.notes):,} items after {took_s:.2f} s, joining the channel included")
 
 
-def measure_meeting(count: int) -> None:
-    sim = _simulation(roster=True)
-    participants = [SimParticipant(node, f"person {node.number}") for node in _grow(sim, count)]
-    is_complete = sim.run_until(lambda: all(len(each.core.state.participants) == count for each in participants), 300.0)
-    print(f"{count:,} participants; everyone knows all others: {is_complete}", flush=True)
-    leader = participants[count // 2]
+class MeetingTimes(NamedTuple):
+    """In virtual time."""
+
+    floor_s: float
+    """From a request for the floor to leading."""
+    viewpoint_s: float
+    """Until a viewpoint has reached all others."""
+    late_s: float
+    """From the start of a late joiner to having all items."""
+    next_leader_s: float
+    """From the death of the leader until the next in the queue leads."""
+    leaders_max: int
+    """At any time."""
+
+
+def run_meeting(count: int, report: Callable[[str], None] = lambda _text: None) -> MeetingTimes:
+    """A meeting of this many participants."""
+    sim = simulation(LATENCY_MS)
+    participants = [SimParticipant(node, f"person {node.number}") for node in grow(sim, count)]
+    _wait(sim, lambda: all(len(each.core.state.participants) == count for each in participants), 300.0)
+    report(f"{count:,} participants know each other after {sim.clock.now:.1f} s")
+    leaders_max = 0
+
+    def look() -> None:
+        nonlocal leaders_max
+        leaders_max = max(leaders_max, sum(each.is_alive and each.is_leader for each in participants))
+        sim.clock.call_at(sim.clock.now + LOOK_S, look)
+
+    look()
+    leader, following = participants[count // 2], participants[count // 3]
+    floor_s = _wait(sim, lambda: leader.is_leader, 30.0, leader.submit, RequestFloor())
+    report(f"floor after {floor_s:.2f} s")
+    viewpoint_s = _show(sim, leader.node)
+    report(f"viewpoint at {count - 1:,} others after {viewpoint_s:.3f} s")
+    for number in range(ITEMS):
+        participants[number % count].submit(Annotate("rib", f"note {number}"))
+    _wait(sim, lambda: all(len(each.core.state.notes) == ITEMS for each in participants), 60.0)
+    began_at, node = sim.clock.now, sim.add_peer()
+    _wait(sim, lambda: node.is_connected, 30.0)
+    late = SimParticipant(node, "late")
+    _wait(sim, lambda: len(late.core.state.notes) == ITEMS, 30.0)
+    participants.append(late)
+    late_s = sim.clock.now - began_at
+    report(f"{ITEMS:,} items at a late joiner after {late_s:.2f} s")
+    _wait(sim, lambda: following.peer_id in leader.core.state.floor.queue, 30.0, following.submit, RequestFloor())
+    next_leader_s = _wait(sim, lambda: following.is_leader, 30.0, leader.node.kill)
+    report(f"the next leader {next_leader_s:.2f} s after the death of the first")
+    return MeetingTimes(floor_s, viewpoint_s, late_s, next_leader_s, leaders_max)
+
+
+def _wait(
+    sim: Simulation,
+    condition: Callable[[], bool],
+    timeout_s: float,
+    begin: Callable[..., None] | None = None,
+    *args: Any,
+) -> float:
+    """The time from `begin` until the condition holds."""
     began_at = sim.clock.now
-    leader.submit(RequestFloor())
-    sim.run_until(lambda: leader.is_leader, 30.0)
-    print(f"floor after {sim.clock.now - began_at:.2f} s")
-    _show(sim, leader.node)
+    if begin is not None:
+        begin(*args)
+    while not condition():
+        assert sim.clock.now < began_at + timeout_s, f"not after {timeout_s:g} s"
+        sim.run_for(LOOK_S)
+    return sim.clock.now - began_at
 
 
 def measure_fabric(count: int) -> None:
-    sim = _simulation(roster=False)
-    _show(sim, _grow(sim, count)[count // 2])
+    sim = simulation(LATENCY_MS, roster=False)
+    took_s = _show(sim, grow(sim, count)[count // 2])
+    print(f"viewpoint at {count - 1:,} others after {took_s:.3f} s")
 
 
-def _simulation(*, roster: bool) -> Simulation:
-    network = SimNetworkSettings(latency_ms=(LATENCY_MS, LATENCY_MS))
-    return Simulation(1, SimulationSettings(network=network, roster=roster, keep_received=False))
+def _show(sim: Simulation, leader: SimNode) -> float:
+    """The time until all others have a viewpoint."""
+    reached: dict[SimNode, float] = {}
+    handlers = {node: node.on_message for node in sim.members}
 
+    def on_message(node: SimNode, message: Message) -> None:
+        handler = handlers[node]
+        if message.kind == 0:
+            reached.setdefault(node, sim.clock.now)
+        elif handler is not None:
+            handler(message)
 
-def _grow(sim: Simulation, count: int) -> list[SimNode]:
-    while len(sim.members) < count:
-        for _ in range(min(JOINS_AT_ONCE if sim.nodes else 1, count - len(sim.nodes))):
-            sim.add_peer()
-        assert sim.run_until(lambda: len(sim.members) == len(sim.nodes), 120.0)
-    return sim.members
-
-
-def _show(sim: Simulation, leader: SimNode) -> None:
-    reached: dict[int, float] = {}
-    for node in sim.members:
-        node.on_message = partial(_on_message, sim, node.number, reached)
+    for node in handlers:
+        node.on_message = partial(on_message, node)
     began_at = sim.clock.now
     leader.broadcast(live.encode(live.LiveView(1, Viewpoint((1.0, 2.0, 3.0)))))
-    sim.run_until(lambda: len(reached) >= len(sim.members) - 1, 30.0)
-    print(f"viewpoint at {len(reached):,} others after {max(reached.values()) - began_at:.3f} s")
-
-
-def _on_message(sim: Simulation, number: int, reached: dict[int, float], _message: Message) -> None:
-    reached.setdefault(number, sim.clock.now)
+    assert sim.run_until(lambda: len(reached) >= len(handlers) - 1, 30.0)
+    for node, handler in handlers.items():
+        node.on_message = handler
+    return max(reached.values()) - began_at
 
 
 def main() -> None:
@@ -122,7 +176,8 @@ def main() -> None:
         case "late":
             asyncio.run(measure_late(count or 1000))
         case "meeting":
-            measure_meeting(count or 200)
+            times = run_meeting(count or 200, partial(print, flush=True))
+            print(f"leaders at a time: {times.leaders_max}")
         case "fabric":
             measure_fabric(count or 1200)
 

@@ -9,7 +9,7 @@ As a program: `python -m tests.apps.game.histories SEEDS`. Even seeds are games 
 
 from random import Random
 
-from broadloom.apps.game import Diverged, Phase
+from broadloom.apps.game import Diverged, Game, Phase
 from broadloom.apps.game.entry import Kind, entry_of
 from broadloom.apps.game.timeline import Timeline
 from broadloom.testing.sim.simulation import TapeFactory
@@ -22,10 +22,17 @@ NAMES = "Anna", "Ben", "Carla", "Dora", "Emil"
 
 
 class History(SimHistory):
-    def __init__(self, seed: int, *, is_free: bool | None = None, tape_factory: TapeFactory | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        is_free: bool | None = None,
+        game: Game | None = None,
+        tape_factory: TapeFactory | None = None,
+    ) -> None:
         super().__init__(seed, tape_factory=tape_factory)
         self.random = Random(seed)
-        self.game = FreeRelay() if (seed % 2 == 0 if is_free is None else is_free) else Relay()
+        self.game = game or (FreeRelay() if (seed % 2 == 0 if is_free is None else is_free) else Relay())
         self.kept_count = KEPT_FEW if self.random.random() < 0.3 else 4096
         """Few entries: newcomers and those that were away need the state of others."""
         self.programs: list[SimGame] = []

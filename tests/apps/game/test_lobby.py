@@ -17,9 +17,11 @@ from broadloom.apps.game.monitor import Monitor, monitoring, reporting
 from broadloom.channel import Channel
 from broadloom.mailboxes.model import Change, ChangeKind, Value
 from broadloom.wire import PeerId
+from tests.apps.game.measure import monitor_times
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import eventually
 
+MONITOR_S = 3.0
 LISTING = {"name": "board-1", "game": "chain", "players": 2, "channel": "chain/x", "title": "Chain"}
 ACTIVITY: dict[str, Any] = {
     "phase": "open", "players": {"red": "Ann"}, "stand_ins": [], "score": {"red": 1}, "members": 1, "result": "",
@@ -205,3 +207,9 @@ async def test_monitors_share_the_games_that_no_player_reports(monkeypatch: pyte
                 async with monitoring(elsewhere, connect) as two:
                     await eventually(lambda: players(here, "c") == nobody, "a report of the other one")
                     assert [each.name for monitor in (one, two) for each in monitor._watching] == ["b", "c"]
+
+
+async def test_monitor_has_the_right_number_of_members_within_three_seconds() -> None:
+    """The better of two attempts: a busy machine only adds to the time."""
+    took = await monitor_times(2, tls=False, settings=QUICK)
+    assert {what: min(took_s) > MONITOR_S for what, took_s in took.items()} == dict.fromkeys(took, False), took

@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
 from functools import partial
@@ -33,6 +33,7 @@ from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.apps.session import AppSession, joined
 from broadloom.errors import BroadloomError, NotPermittedError, NotSentError, RefusedError, RequestError
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
+from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -100,6 +101,8 @@ class Room(AppSession[AuctionEntry]):
         self._store = store
         self._settings = order_settings or ORDER
         self._wall_clock = wall_clock
+        self._silent_count = 0
+        """Notaries that did not answer: the next one is asked first from then on."""
         self._called: set[str] = set()
         """Lots with a call of ours under way."""
 
@@ -118,7 +121,7 @@ class Room(AppSession[AuctionEntry]):
     @property
     def stalled(self) -> str:
         """Why nothing is accepted at the moment: no majority of the notaries is connected to us. Else empty."""
-        here = {each.name for each in self._notaries_here()} | ({self.name} if self.is_notary else set())
+        here = {each.name for each in self._notaries_here().values()} | ({self.name} if self.is_notary else set())
         count, needed = len(self.ledger.notaries), len(self.ledger.notaries) // 2 + 1
         return f"{len(here)} of {count} notaries are here, and {needed} are needed" if len(here) < needed else ""
 
@@ -281,29 +284,31 @@ class Room(AppSession[AuctionEntry]):
 
     # -- notaries
 
-    def _notaries_here(self) -> "list[Member]":
-        """Those that can be asked; the auctioneer first, because it is the first to know."""
-        epoch = self._order.epoch
-        found = [
-            each
+    def _notaries_here(self) -> "dict[PeerId, Member]":
+        """Those that can be asked."""
+        return {
+            each.peer_id: each
             for each in self.channel.members()
             if each.is_proven
             and each.name in self.ledger.notaries
             and LAYER in each.layers
             and each.peer_id != self.channel.peer_id
-        ]
-        return sorted(found, key=lambda each: epoch is None or each.peer_id != epoch.sequencer)
+        }
 
     async def _ask(self, question: dict[str, Any], parse: Callable[[bytes], Answer]) -> Answer:
         """Ask one notary after the other, until one gives an answer that `parse` accepts."""
         while True:
             self._check_open()
-            for notary in self._notaries_here():
+            here = self._notaries_here()
+            for peer_id in in_turn(here, self.channel.peer_id + self._silent_count):
+                notary = here[peer_id]
                 try:
                     reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
                     return parse(reply.data)
-                except RequestError:
+                except RefusedError:
                     continue
+                except RequestError:
+                    self._silent_count += 1
                 except (AuctionError, ValueError) as problem:
                     log.warning("%s: a wrong answer of %s: %s", self.channel.name, notary.name, problem)
             await asyncio.sleep(TICK_S)
@@ -338,6 +343,14 @@ class Room(AppSession[AuctionEntry]):
             log.debug("%s: %s %s: %s", self.channel.name, call.action, call.lot, problem)
         finally:
             self._called.discard(call.lot)
+
+
+def in_turn(notaries: Iterable[PeerId], number: int) -> list[PeerId]:
+    """The order in which a member with this number asks the notaries: each of them is the first one for a part of all
+    members, because most questions need a new connection."""
+    ordered = sorted(notaries)
+    start = number % max(1, len(ordered))
+    return ordered[start:] + ordered[:start]
 
 
 def join(
