@@ -70,7 +70,8 @@ class Setup(NamedTuple):
 
 
 class Result(NamedTuple):
-    cpu_s: float
+    cpu_us: float
+    """For each entry that was applied."""
     took_ms: list[float]
     failed: list[str]
 
@@ -81,18 +82,19 @@ class Times:
     def __init__(self, begin: Event, end: Event) -> None:
         self._begin, self._end = begin, end
         self._cpu_s = 0.0
+        self._number = 0
 
-    async def begin(self) -> None:
+    async def begin(self, room: auction.Room) -> None:
         await _wait_for(self._begin)
         await asyncio.sleep(WARM_UP_S)
-        self._cpu_s = time.process_time()
+        self._cpu_s, self._number = time.process_time(), room.ledger.number
 
     async def end(self) -> None:
         await _wait_for(self._end)
 
-    @property
-    def cpu_s(self) -> float:
-        return time.process_time() - self._cpu_s
+    def cpu_us(self, room: auction.Room) -> float:
+        """For each entry since the beginning."""
+        return (time.process_time() - self._cpu_s) * 1e6 / max(1, room.ledger.number - self._number)
 
 
 async def _wait_for(event: Event) -> None:
@@ -103,12 +105,12 @@ async def _wait_for(event: Event) -> None:
 async def _notary(setup: Setup, number: int, times: Times) -> Result:
     name = NOTARIES[number]
     store = Path(setup.directory) / f"{name}.db"
-    async with auction.join(setup.channel, ticket=setup.ticket(name), store=store):
-        await times.begin()
+    async with auction.join(setup.channel, ticket=setup.ticket(name), store=store) as room:
+        await times.begin(room)
         await asyncio.sleep(setup.seconds)
-        cpu_s = times.cpu_s
+        cpu_us = times.cpu_us(room)
         await times.end()
-        return Result(cpu_s, [], [])
+        return Result(cpu_us, [], [])
 
 
 async def _bidding(setup: Setup, number: int, times: Times, ready: Any) -> Result:
@@ -131,7 +133,7 @@ async def _bidding(setup: Setup, number: int, times: Times, ready: Any) -> Resul
             await room.wait_until_current(TIMEOUT_S)
         ready.put(number)
         await _wait_for(times._begin)
-        begin = asyncio.create_task(times.begin())
+        begin = asyncio.create_task(times.begin(rooms[0]))
         tasks: set[asyncio.Task[None]] = set()
         next_at = time.monotonic()
         end_at = next_at + WARM_UP_S + setup.seconds
@@ -146,11 +148,11 @@ async def _bidding(setup: Setup, number: int, times: Times, ready: Any) -> Resul
             task.add_done_callback(tasks.discard)
             next_at += 1 / setup.rate
             await asyncio.sleep(max(0.0, next_at - time.monotonic()))
-        cpu_s = times.cpu_s
+        cpu_us = times.cpu_us(rooms[0])
         await asyncio.gather(*tasks)
         ready.put(number)
         await times.end()
-    return result._replace(cpu_s=cpu_s)
+    return result._replace(cpu_us=cpu_us / setup.peers)
 
 
 async def _bid(setup: Setup, room: auction.Room, signer: Signer, lot: str, amount: int, result: Result | None) -> None:
@@ -218,16 +220,15 @@ def main(
             each.join()
     took_ms = sorted(took for result in found.values() for took in result.took_ms)
     failed = [text for result in found.values() for text in result.failed]
-    bids = rate * seconds
     p50, p99 = (round(took_ms[int(len(took_ms) * part)], 1) for part in (0.5, 0.99))
-    cpu_us = {number: round(result.cpu_s / bids * 1e6) for number, result in found.items()}
+    cpu_us = {number: round(result.cpu_us) for number, result in found.items()}
     print(
         json.dumps(
             {
                 "bidders": setup.bidders * processes, "peers": peers * processes, "receipts": len(took_ms),
                 "failed": len(failed), "receipts_per_s": round(len(took_ms) / seconds), "p50_ms": p50, "p99_ms": p99,
                 "max_ms": round(took_ms[-1], 1), "cpu_us_per_bid_of_notaries": [cpu_us[each] for each in range(3)],
-                "cpu_us_per_bid_of_a_peer": round(sum(cpu_us[each] for each in numbers[3:]) / processes / peers),
+                "cpu_us_per_bid_of_a_peer": round(sum(cpu_us[each] for each in numbers[3:]) / processes),
                 "load": round(os.getloadavg()[0], 1),
             }
         )

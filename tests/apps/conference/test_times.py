@@ -20,7 +20,7 @@ def problems(times: MeetingTimes) -> list[str]:
     return [text for text, is_problem in found.items() if is_problem]
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.long)])
 def test_viewpoints_late_joiners_and_a_new_leader_are_in_time(count: int) -> None:
     assert problems(run_meeting(count)) == []
 
