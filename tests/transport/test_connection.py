@@ -11,6 +11,7 @@ from broadloom.transport.connection import TcpConnection
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, decode
 from broadloom.wire.exchange_messages import Reject, RejectReason
+from broadloom.wire.framing import LARGE_FRAME_BYTES_MIN
 from tests.support import eventually
 from tests.transport.connections import RecordingHandler, each_loop, each_mode, frame, nodes, pair, raw_connection
 
@@ -249,3 +250,26 @@ async def test_dial_of_closed_port_reports_disconnect() -> None:
         assert handler.disconnects == [None]
         assert not handler.open_count
         assert not node.connections
+
+
+@each_loop
+async def test_closing_in_the_middle_of_a_large_frame_discards_the_rest_of_the_input_quickly() -> None:
+    """One byte of a frame is missing when the connection is closed, and four megabytes follow."""
+    async with pair(tls=False) as ends:
+        large, reads = frame(LARGE_FRAME_BYTES_MIN), 0
+        get_buffer = ends.far.get_buffer
+
+        def count_reads(size_hint: int) -> memoryview:
+            nonlocal reads
+            reads += 1
+            return get_buffer(size_hint)
+
+        ends.near.send(large[:-1])
+        await eventually(lambda: ends.far._splitter.buffered_bytes == len(large) - 1)
+        ends.far.get_buffer = count_reads  # type: ignore[method-assign,assignment]
+        ends.far.close()
+        for number in range(4):
+            ends.near.send(frame(1 << 20, number))
+        ends.near.close()
+        await eventually(lambda: not ends.far_node.connections)
+        assert reads < 1000

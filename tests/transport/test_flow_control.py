@@ -3,6 +3,8 @@
 import asyncio
 from uuid import uuid4
 
+import pytest
+
 from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
 from broadloom.protocol.events import LinkDownReason, Missed
 from broadloom.security import PeerCredentials
@@ -334,3 +336,18 @@ def make_node(channel: ChannelName, *, tls: bool, settings: ChannelSettings) -> 
     node = TcpNode(channel, advertise_host="127.0.0.1", bootstrap=bootstrap, credentials=credentials, settings=settings)
     node.deliver = node.report_missed = node.emit = ignore
     return node
+
+
+@each_loop
+@pytest.mark.parametrize("size", [20_000, 65_636, 300_000])
+async def test_lag_is_noticed_whatever_the_size_of_the_frames(size: int) -> None:
+    """A sender is faster than a receiver that handles each frame."""
+    async with pair(tls=False) as ends:
+        lags: list[float] = []
+        ends.far_node.flow.rate_limiter.on_lag = lambda: lags.append(1.0)  # type: ignore[method-assign]
+        sent = [frame(size)] * (8_000_000 // size)
+        for each in sent:
+            ends.near.send(each)
+        await eventually(lambda: len(ends.far_handler.frames) == len(sent))
+        assert ends.far_handler.frames == sent
+        assert len(lags) >= 5

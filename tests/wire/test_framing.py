@@ -1,6 +1,7 @@
 """The splitter returns the frames that were sent, however the stream was split, and buffers at most one frame."""
 
 import time
+import tracemalloc
 from itertools import cycle, pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.wire.codec import LENGTH_BYTES
-from broadloom.wire.framing import FRAME_BYTES_MAX, LARGE_FRAME_BYTES_MIN, FrameSplitter
+from broadloom.wire.framing import FRAME_BYTES_MAX, LARGE_FRAME_BYTES_MIN, RESERVED_BYTES_MIN, FrameSplitter
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import MESSAGES, frame_of, frame_with
 
@@ -65,7 +66,17 @@ def test_frames_are_independent_objects(frame: bytes) -> None:
     # They are retained and relayed, so they must not be views of a buffer.
     splitter = FrameSplitter(FRAME_MAX)
     for got in [*splitter.feed(frame), *splitter.feed(frame[:5]), *splitter.feed(frame[5:])]:
-        assert type(got) is bytes
+        assert isinstance(got, bytes | bytearray)
+
+
+def test_a_length_alone_reserves_little_memory() -> None:
+    splitter, length = FrameSplitter(), (FRAME_BYTES_MAX - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    tracemalloc.start()
+    splitter.feed(length)
+    assert tracemalloc.get_traced_memory()[0] < 2 * RESERVED_BYTES_MIN
+    splitter.feed(bytes(FRAME_BYTES_MAX // 2))
+    assert tracemalloc.get_traced_memory()[0] < 2.5 * FRAME_BYTES_MAX
+    tracemalloc.stop()
 
 
 lengths_refused = st.integers(0, FRAME_MIN - LENGTH_BYTES - 1) | st.integers(
@@ -115,7 +126,7 @@ def test_large_frame_in_small_reads_takes_linear_time() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(1, LARGE_FRAME_BYTES_MIN), min_size=1), st.integers(0, 40))
 def test_rest_of_a_large_frame_can_be_read_straight_into_it(reads: list[int], tail: int) -> None:
-    large = frame_with(1, bytes(range(256)) * (2 * LARGE_FRAME_BYTES_MIN // 256))
+    large = frame_with(1, bytes(range(256)) * (3 * LARGE_FRAME_BYTES_MIN // 256))
     stream = memoryview(large + frame_with(2, bytes(tail)))
     splitter, got, position = FrameSplitter(), [], 0
     for size in cycle(reads):

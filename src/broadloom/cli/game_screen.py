@@ -136,7 +136,7 @@ class GameScreen:
             if text == "start":
                 await self._play.start()
             elif words and words[0] == "say" and len(words) > 2:
-                await self._play.tell(words[1].split(","), words[2])
+                await self._play.tell([each for each in words[1].split(",") if each], words[2])
             else:
                 await self._play.typed(text)
         except BroadloomError as problem:

@@ -236,10 +236,11 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._set_deadline(self._node.limits.handshake_timeout_s)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        missing = self._splitter.missing if self._tls is None else None
-        if missing is not None:
-            return missing
         buffer = self._node.read_buffer
+        if self._is_closed:
+            return buffer  # what still comes is discarded
+        if self._tls is None and (missing := self._splitter.missing) is not None:
+            return missing
         return buffer[:FRAME_START_BYTES] if self._expects_large_frame else buffer
 
     def buffer_updated(self, count: int) -> None:

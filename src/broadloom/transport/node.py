@@ -6,6 +6,7 @@ The counterpart of `testing/sim/node.py`. It runs in the current event loop and 
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -38,6 +39,16 @@ if TYPE_CHECKING:
     from broadloom.security import ChannelOwner, PeerCredentials
 
 READ_BUFFER_BYTES = 256 << 10
+
+
+class _ReadBuffer(threading.local):
+    """One buffer for all connections of all nodes in a thread: what is read into it is copied at once."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BUFFER_BYTES))
+
+
+_read_buffer = _ReadBuffer()
 
 log = logging.getLogger("broadloom")
 
@@ -91,8 +102,7 @@ class TcpNode:
         self._is_secondary = is_secondary
         self.settings = Tuning.of(settings)
         self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
-        self.read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
-        """For all connections: what is read into it is copied at once."""
+        self.read_buffer = _read_buffer.view
         self.random = Random(secrets.randbits(128))
         self.handshake_counters = HandshakeCounters()
         self.admission_control = AdmissionControl(self.limits, self.now)

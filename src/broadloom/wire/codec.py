@@ -16,7 +16,7 @@ HEAD = struct.Struct(">II")
 LENGTH_BYTES = 4
 
 Frame: TypeAlias = bytes | bytearray
-"""A whole frame; a bytearray if it is large. Nobody changes it once it is complete."""
+"""A whole frame; a bytearray if it arrived in several reads. Nobody changes it once it is complete."""
 
 
 class WireMessage:

@@ -5,23 +5,30 @@ from broadloom.wire.xdr import WireError
 
 FRAME_BYTES_MAX = 1 << 20
 """The largest frame, including its length. Larger messages are sent as fragments."""
-LARGE_FRAME_BYTES_MIN = 16 << 10
-"""Frames from this size on are filled as their bytes arrive, and not copied again."""
+LARGE_FRAME_BYTES_MIN = 128 << 10
+"""The rest of a frame of this size is read straight into it. For smaller ones that would take too many reads."""
+RESERVED_BYTES_MIN = 64 << 10
+"""Memory that is reserved for a frame before its bytes are there."""
 
 
 class FrameSplitter:
     """Returns the complete frames of each read and keeps the rest."""
 
-    __slots__ = ("_begun", "_frame", "_missing", "frame_bytes_max")
+    __slots__ = ("_begun", "_frame", "_largest_bytes", "_missing", "_size", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._begun = b""
         """The beginning of a frame, as long as its length is unknown."""
+        self._size = 0
+        """The length of the frame that has begun."""
         self._frame = bytearray()
-        """The frame that has begun."""
+        """The memory that is reserved for it."""
         self._missing: memoryview | None = None
-        """The part of it that has not arrived."""
+        """The part of that memory whose bytes have not arrived."""
+        self._largest_bytes = RESERVED_BYTES_MIN
+        """The size of the largest frame so far: so much is reserved at once, more only as the bytes arrive, because a
+        length alone costs its sender nothing."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -29,9 +36,9 @@ class FrameSplitter:
 
     @property
     def missing(self) -> memoryview | None:
-        """The missing part of a large frame: the next bytes of the stream may be read straight into it, followed by
+        """A missing part of a large frame: the next bytes of the stream may be read straight into it, followed by
         `advance`."""
-        return self._missing if len(self._frame) >= LARGE_FRAME_BYTES_MIN else None
+        return self._missing if self._size >= LARGE_FRAME_BYTES_MIN else None
 
     def advance(self, count: int) -> Frame | None:
         """Count missing bytes that have been read. Returns the frame if it is complete."""
@@ -40,20 +47,29 @@ class FrameSplitter:
             self._missing = self._missing[count:]
             return None
         frame, self._frame, self._missing = self._frame, bytearray(), None
-        return frame if len(frame) >= LARGE_FRAME_BYTES_MIN else bytes(frame)
+        if len(frame) < self._size:
+            self._reserve(frame, 4 * len(frame))
+            return None
+        self._size, self._largest_bytes = 0, max(self._largest_bytes, len(frame))
+        return frame
+
+    def _reserve(self, arrived: Frame | memoryview, wanted_bytes: int) -> None:
+        self._frame = bytearray(min(self._size, wanted_bytes))
+        self._frame[: len(arrived)] = arrived
+        self._missing = memoryview(self._frame)[len(arrived) :]
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return all frames that `data` completes. Raises `WireError` for an invalid length; the stream is then
         unusable."""
         position, end = 0, len(data)
         frames: list[Frame] = []
-        if self._missing is not None:
-            position = min(len(self._missing), end)
-            self._missing[:position] = memoryview(data)[:position]
-            if (frame := self.advance(position)) is None:
-                return frames
-            frames.append(frame)
-        elif self._begun:
+        while self._missing is not None and position < end:
+            count = min(len(self._missing), end - position)
+            self._missing[:count] = memoryview(data)[position : position + count]
+            position += count
+            if (frame := self.advance(count)) is not None:
+                frames.append(frame)
+        if self._begun:
             data, self._begun = self._begun + data, b""
             end = len(data)
         while end - position >= LENGTH_BYTES:
@@ -61,13 +77,13 @@ class FrameSplitter:
             if not HEAD.size <= size <= self.frame_bytes_max:
                 raise WireError(f"invalid frame size: {size} bytes, allowed are {HEAD.size} to {self.frame_bytes_max}")
             if end - position < size:
-                self._frame = bytearray(size)
-                self._frame[: end - position] = memoryview(data)[position:]
-                self._missing = memoryview(self._frame)[end - position :]
+                self._size = size
+                self._reserve(memoryview(data)[position:], max(self._largest_bytes, 2 * (end - position)))
                 return frames
             if size == end:
                 return [data]  # the usual case of a quiet connection: one read, one frame
             frames.append(data[position : position + size])
             position += size
-        self._begun = data[position:]
+        if position < end:
+            self._begun = data[position:]
         return frames

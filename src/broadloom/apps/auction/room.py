@@ -101,8 +101,8 @@ class Room(AppSession[AuctionEntry]):
         self._store = store
         self._settings = order_settings or ORDER
         self._wall_clock = wall_clock
-        self._silent_count = 0
-        """Notaries that did not answer: the next one is asked first from then on."""
+        self._silent_notary = PeerId(0)
+        """The last one that did not answer: it is asked after the others from then on."""
         self._called: set[str] = set()
         """Lots with a call of ours under way."""
 
@@ -300,7 +300,7 @@ class Room(AppSession[AuctionEntry]):
         while True:
             self._check_open()
             here = self._notaries_here()
-            for peer_id in in_turn(here, self.channel.peer_id + self._silent_count):
+            for peer_id in sorted(in_turn(here, self.channel.peer_id), key=lambda each: each == self._silent_notary):
                 notary = here[peer_id]
                 try:
                     reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
@@ -308,7 +308,7 @@ class Room(AppSession[AuctionEntry]):
                 except RefusedError:
                     continue
                 except RequestError:
-                    self._silent_count += 1
+                    self._silent_notary = peer_id
                 except (AuctionError, ValueError) as problem:
                     log.warning("%s: a wrong answer of %s: %s", self.channel.name, notary.name, problem)
             await asyncio.sleep(TICK_S)

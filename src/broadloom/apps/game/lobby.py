@@ -285,7 +285,8 @@ def _decode_activity(data: bytes) -> Activity | None:
         found = Activity(**{each.name: values[each.name] for each in fields(Activity)})
         players, score = dict(found.players), dict(found.score)
         texts = (found.result, *players, *players.values(), *found.stand_ins, *score)
-        is_valid = all(map(is_text, texts)) and all(map(_is_count, (found.members, *score.values())))
+        points = (type(each) is int and abs(each) <= NUMBER_MAX for each in score.values())
+        is_valid = all(map(is_text, texts)) and _is_count(found.members) and all(points)
         return found if is_valid and Phase(found.phase) else None
     except (KeyError, TypeError, ValueError, RecursionError):
         return None

@@ -22,6 +22,8 @@ log = logging.getLogger("broadloom")
 
 POLL_S = 0.5
 RETRY_S = 5.0
+UNREPORTED_S = 1.0
+"""How long nobody has reported a game before a monitor watches it: its first player may be about to."""
 WATCHED_MAX = 256
 """Games that one monitor watches: each is a channel of its own, with about 100 KB and 0.06 % of a core at rest."""
 SCORES_PER_S = 100
@@ -64,6 +66,8 @@ class _Reporter:
         """What the lobby knew at the last poll."""
         self._right_at = -math.inf
         """When that was right, or another member had just reported it."""
+        self._reported: Activity | None = None
+        """By this member, since then: other members may not accept it."""
 
     async def update(self) -> float:
         """Report what the lobby does not know. Returns the time until it is to be called again."""
@@ -71,10 +75,12 @@ class _Reporter:
         try:
             seen, known, now = activity_of(self._play), lobby.activity(name), asyncio.get_running_loop().time()
             is_only_score = known is not None and replace(known, score=seen.score) == seen
+            wait_s = lobby.game_count / SCORES_PER_S if is_only_score else 0.0
             if known == seen or known != self._last:
-                self._right_at, self._last = now, known
-            elif now - self._right_at >= (lobby.game_count / SCORES_PER_S if is_only_score else 0.0):
+                self._right_at, self._last, self._reported = now, known, None
+            elif seen != self._reported and now - self._right_at >= wait_s:
                 await lobby.report(name, seen)
+                self._reported = seen
             return POLL_S
         except BroadloomError as problem:
             log.info("%s: the game is not reported: %s", name, problem)
@@ -89,6 +95,7 @@ class Monitor:
         self._connect = connect
         self._watching: dict[Listing, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._unreported_since: dict[Listing, float] = {}
 
     @property
     def watched_count(self) -> int:
@@ -113,10 +120,14 @@ class Monitor:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
             task.cancel()
-        for listing in listed:
-            if len(self._watching) >= WATCHED_MAX:
-                break
-            if listing not in self._watching and self._lobby.activity(listing.name) is None:
+        now = asyncio.get_running_loop().time()
+        self._unreported_since = {
+            each: self._unreported_since.get(each, now)
+            for each in listed
+            if each not in self._watching and self._lobby.activity(each.name) is None
+        }
+        for listing, since in self._unreported_since.items():
+            if now - since >= UNREPORTED_S and len(self._watching) < WATCHED_MAX:
                 self._watching[listing] = asyncio.create_task(self._watch(listing))
 
     async def _watch(self, listing: Listing) -> None:

@@ -210,6 +210,8 @@ class Play(AppSession[Change]):
         if not 0 < len(text) <= SAID_MAX:
             raise GameError(f"a message has 1 to {SAID_MAX:,} characters")
         players = {self._player(each): each for each in ([to] if isinstance(to, str) else to)}
+        if not players:
+            raise GameError("a message needs a player")
         messages = (self._tell(player, name, text) for player, name in players.items())
         problems = [each for each in await asyncio.gather(*messages, return_exceptions=True) if each is not None]
         if problems:

@@ -133,6 +133,7 @@ class GameView:
         if entered is None:
             return
         replay, step = self._replay, int(self._slider.value or 0)
+        step = min(step, len(replay.steps) - 1) if replay is not None else step
         live = entered.play.table
         shown = (entered, replay, step) if replay else (entered, entered.version, entered.play.role, live.phase)
         if shown == self._shown:
@@ -141,7 +142,7 @@ class GameView:
         self._name.set_text(f"{entered.name} · {entered.play.game.title}")
         if replay is None:
             self._show_table(entered, live, _status_text(entered), is_live=True)
-        elif (table := replay.table(min(step, len(replay.steps) - 1))) is not None:
+        elif (table := replay.table(step)) is not None:
             self._show_table(entered, table, f"Replay, action {replay.text(step)}", is_live=False)
         else:
             self._end_replay()
