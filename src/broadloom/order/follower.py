@@ -110,6 +110,7 @@ class Follower:
         return entries
 
     def tick(self, now: float) -> None:
+        self.advance()  # a fetch that has failed may have held it up
         if self._waiting_since is not None and now - self._waiting_since > DATA_WAIT_S:
             self._waiting_since = now
             self._replica.joining.fetch_from_sequencer()

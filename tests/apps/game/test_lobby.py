@@ -209,6 +209,25 @@ async def test_monitors_share_the_games_that_no_player_reports(monkeypatch: pyte
                     assert [each.name for monitor in (one, two) for each in monitor._watching] == ["b", "c"]
 
 
+@pytest.mark.usefixtures("quick_polls")
+async def test_monitor_leaves_a_new_game_to_its_first_player(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broadloom.apps.game.monitor.UNREPORTED_S", 60.0)
+    async with in_one_lobby(2) as [here, elsewhere], monitoring(elsewhere, connect) as monitor:
+        await here.register("maze", "gems", 2)
+        async with taking_part(here, "maze", "Anna"):
+            await eventually(lambda: players(elsewhere) == {"red": "Anna", "blue": ""}, "a report of the player")
+            assert monitor.watched_count == 0
+
+
+@pytest.mark.parametrize(("score", "is_accepted"), [(-7, True), (10**30, False)])
+def test_score_of_an_activity_may_be_negative_but_not_huge(score: int, is_accepted: bool) -> None:
+    activity = Activity(
+        phase="running", players={"red": "Anna"}, stand_ins=[], score={"red": score}, members=1, result=""
+    )
+    decoded = lobbies._decode_activity(lobbies._encode(activity))
+    assert decoded == (activity if is_accepted else None)
+
+
 async def test_monitor_has_the_right_number_of_members_within_three_seconds() -> None:
     """The better of two attempts: a busy machine only adds to the time."""
     took = await monitor_times(2, tls=False, settings=QUICK)

@@ -52,6 +52,11 @@ def test_member_replaces_a_dead_connection_to_the_sequencer() -> None:
     load("order-safe").with_roster().with_dissemination(DisseminationMode.TREE).run(30002)
 
 
+def test_assignment_that_came_during_a_failed_fetch_is_taken():
+    """It waited for the next message of the sequencer, which had nothing more to order."""
+    load("order-available").with_roster().run(60549)
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_crashes_alone_revoke_nothing(seed: int) -> None:
     faults = {"do": "order_faults", "duration_s": 15, "kinds": ["kill", "leave", "add"]}
