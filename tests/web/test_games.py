@@ -244,7 +244,6 @@ def test_program_is_downloaded_with_the_hash_that_the_page_shows(browser: Browse
 
 PAGE_S_MAX, COUNT_S_MAX, MEMORY_BYTES_MAX = 1.0, 3.0, 100 << 20
 ATTEMPTS = 5
-ATTEMPTS_MAX = 20
 """The best one counts: other programs may use the machine."""
 SHOWN_AT = """
     requestAnimationFrame(function look() {
@@ -281,7 +280,7 @@ def test_page_of_a_thousand_games_is_fast_and_small(tmp_path: Path) -> None:
             search(browser, "board-0255")
             watching.wait_for("0 of 2 players", ".bl-game")  # the monitor has joined the last one that it watches
             times: list[float] = []
-            while len(times) < ATTEMPTS or (min(times) > PAGE_S_MAX and len(times) < ATTEMPTS_MAX):
+            for _ in range(ATTEMPTS):
                 browser.driver.switch_to.new_window("window")
                 browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": SHOWN_AT})
                 browser.open(site)
