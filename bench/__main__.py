@@ -20,6 +20,7 @@ from bench.systems import SYSTEMS
 
 RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130
+BEFORE = {"broadloom": "broadloom:before", "broadloom:tls": "broadloom:before+tls"}
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -36,6 +37,9 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="fewer systems and messages, one round: some minutes")
     parser.add_argument("--systems", type=_names, help=f"of {','.join(SYSTEMS)} (scale and frozen: only some of them)")
+    parser.add_argument(
+        "--before", type=Path, metavar="DIR", help="checkout of another version, measured next to each `broadloom`"
+    )
     parser.add_argument("--workloads", type=_names, help=f"of {','.join(WORKLOADS)}")
     parser.add_argument("--sizes", type=_numbers, metavar="BYTES", help="message sizes of throughput")
     parser.add_argument("--receivers", type=_numbers, metavar="N", help="receivers of throughput")
@@ -68,7 +72,20 @@ def plan_of(given: argparse.Namespace) -> Plan:
         "frozen_s": given.frozen_seconds,
         "calm_s": given.calm,
     }
-    return replace(plan, **{name: value for name, value in changes.items() if value is not None})
+    plan = replace(plan, **{name: value for name, value in changes.items() if value is not None})
+    return with_before(plan, given.before)
+
+
+def with_before(plan: Plan, before: Path | None) -> Plan:
+    """The other version next to this one, plain and with TLS."""
+    if before is None:
+        if any(name in BEFORE.values() for name in plan.systems):
+            raise ValueError("another version is measured with --before DIR")
+        return plan
+    if not (before / "src" / "broadloom").is_dir():
+        raise ValueError(f"--before {before}: there is no src/broadloom")
+    systems = [each for name in plan.systems for each in (name, BEFORE.get(name)) if each is not None]
+    return replace(plan, systems=tuple(dict.fromkeys(systems)), before=before.resolve())
 
 
 def show(result: store.Result, directory: Path, console: Console) -> None:

@@ -103,7 +103,7 @@ class Group:
 
     async def start(self, indexes: Iterable[int], receivers: Iterable[int]) -> list[ChildProcess]:
         """Start processes; they have done their imports when this returns, but are not connected."""
-        environment = {**os.environ, "PYTHONPATH": _path(), **self.system.environment}
+        environment = {**os.environ, "PYTHONPATH": self._python_path(), **self.system.environment}
         receiving = set(receivers)
         begun = []
         for index in indexes:
@@ -164,7 +164,7 @@ class Group:
         for child in self.children:
             child.check()
 
-
-def _path() -> str:
-    """Nodes run in a directory of their own, and must find this package."""
-    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    def _python_path(self) -> str:
+        """Nodes run in a directory of their own, and must find this package, and perhaps an older Broadloom."""
+        older = [str(self.plan.before / "src")] if self.plan.before and "before" in self.system.options else []
+        return os.pathsep.join(filter(None, [*older, str(ROOT), os.environ.get("PYTHONPATH", "")]))

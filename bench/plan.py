@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 WORKLOADS = ("throughput", "latency", "all-to-all", "join", "scale", "frozen", "request", "switch", "mailbox", "topics")
 
@@ -123,6 +124,8 @@ class Plan:
     calm_s: float = 10.0
     """Maximum time to wait for an idle machine before a measurement."""
     settle_s: float = 0.5
+    before: Path | None = None
+    """Checkout of another version of Broadloom, for the systems `broadloom:before` and `broadloom:before+tls`."""
 
     def cases(self) -> Iterator[Case]:
         for workload in self.workloads:
@@ -164,7 +167,7 @@ class Plan:
             "topics": self.topics_systems,
         }
         allowed = limited.get(case.workload, [system for system in self.systems if system not in ONLY_MAILBOX])
-        return tuple(system for system in self.systems if system in allowed)
+        return tuple(system for system in self.systems if _present(system) in allowed)
 
     def messages_of(self, size_bytes: int) -> int:
         """Large messages take longer, and so fewer are enough."""
@@ -218,6 +221,11 @@ QUICK = replace(
     deadline_s=30.0,
     calm_s=1.0,
 )
+
+
+def _present(system: str) -> str:
+    """The same system in the present version."""
+    return system.replace(":before+", ":").removesuffix(":before")
 
 
 def chosen(given: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ _ALL = (
     System("broadloom:fresh", "peers, fabric", "mailbox: read from its writer, not locally", modules=("broadloom",)),
     System("broadloom:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("broadloom",)),
     System("broadloom:signed", "peers, fabric", "TLS, and signed messages", encrypted=True, modules=("broadloom",)),
+    System("broadloom:before", "peers, fabric", "plain TCP, the version given with --before"),
+    System("broadloom:before+tls", "peers, fabric", "TLS, the version given with --before", encrypted=True),
     System(
         "nats",
         "broker",

@@ -60,6 +60,15 @@ def test_messages_on_many_topics_reach_the_subscriptions_of_two_receivers():
         assert (row["delivered"], row["lost"], row["duplicates"]) == (600, 0, 0)
 
 
+def test_another_version_is_imported_from_its_checkout(tmp_path):
+    package = tmp_path / "src" / "broadloom"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('the older version')")
+    plan = replace(PLAN, before=tmp_path)
+    (row,) = asyncio.run(measure(SYSTEMS["broadloom:before"], Case("throughput", 2, 100, 300), plan))
+    assert "the older version" in row["error"]
+
+
 def test_port_that_was_taken_meanwhile_is_replaced(monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -57,6 +57,21 @@ def test_options_change_the_plan_and_unknown_names_are_refused():
         plan_of(argument_parser().parse_args(["--systems", "kafka"]))
 
 
+def test_another_version_is_measured_next_to_this_one(tmp_path):
+    def plan(*arguments):
+        return plan_of(argument_parser().parse_args(["--systems", "broadloom,nats", *arguments]))
+
+    with pytest.raises(ValueError, match=r"no src/broadloom"):
+        plan("--before", str(tmp_path))
+    (tmp_path / "src" / "broadloom").mkdir(parents=True)
+    steps = steps_of(plan("--before", str(tmp_path), "--workloads", "latency,request"))
+    for workload in ("latency", "request"):
+        names = {step.system.name for step in steps if step.case.workload == workload}
+        assert names == {"broadloom", "broadloom:before", "nats"}
+    with pytest.raises(ValueError, match="--before DIR"):
+        plan("--systems", "broadloom:before")
+
+
 def test_a_stall_is_no_end():
     samples = [Sample(0.0, 0), Sample(1.0, 100), Sample(2.0, 100), Sample(3.0, 100)]
     stalled = samples_between(samples, 200, 0.0, 3.0)
