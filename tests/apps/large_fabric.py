@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broadloom.protocol.constants import Tuning
 from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
@@ -11,10 +12,11 @@ JOINS_MIN = 20
 """At a time, at least."""
 
 
-def simulation(latency_ms: float, jitter_ms: float = 2.0, *, roster: bool = True) -> Simulation:
+def simulation(latency_ms: float, jitter_ms: float = 2.0, *, roster: bool = True, degree: int = 4) -> Simulation:
     """All links have the same latency."""
     network = SimNetworkSettings(latency_ms=(latency_ms, latency_ms), jitter_ms=jitter_ms)
-    return Simulation(1, SimulationSettings(network=network, roster=roster, keep_received=False))
+    peer = Tuning(degree=degree)
+    return Simulation(1, SimulationSettings(network=network, peer=peer, roster=roster, keep_received=False))
 
 
 def grow(sim: Simulation, count: int) -> list[SimNode]:

@@ -190,6 +190,21 @@ async def test_slow_peer_budget_refills_up_to_its_limit() -> None:
         assert 1.9 < await budget_used_s(author, clock) < 2.5, "but never more than at first"
 
 
+async def test_tasks_that_wait_at_the_same_time_use_the_budget_once() -> None:
+    settings = TcpTuning(
+        limits=Limits(stall_timeout_s=1000, slow_peer_budget_s=2, slow_peer_refill_ratio=0.1, stall_grace_s=1e9)
+    )
+
+    async with nodes(4, tls=False, settings=settings) as (author, *others):
+        clock = FakeClock(author)
+        slow, *_ = [(await connected_pair(author, each))[0] for each in others]
+        author.flow.on_congested(slow)
+        tasks = [asyncio.ensure_future(author.flow.drain()) for _ in range(20)]
+        assert 1.9 < await budget_used_s(author, clock) < 2.5
+        assert -0.1 < slow.slow_peer_budget[0] <= 0
+        await asyncio.wait(tasks, timeout=10)
+
+
 async def test_repeated_congestion_starts_only_one_timer() -> None:
     async with pair(tls=False) as ends:
         timers = set()

@@ -18,6 +18,7 @@ import typer
 from broadloom.channel.options import LOCAL_PEERS_MAX, ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
 from broadloom.private_files import warn_if_readable_by_others
+from broadloom.protocol.settings import DEGREE_MAX, DEGREE_MIN, ChannelSettings
 from broadloom.wire.xdr import PORT_MAX
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ PARAMETER_TEXTS = {
     "port=": "--port ",
     **{f"{name}_per_s is": f"--{name} is" for name in ("chat", "ticks", "identifications", "ads")},
     " (ChannelSettings.message_bytes_max)": "",
+    "set ChannelSettings.degree": "use --degree",
 }
 """How error messages of the library name its parameters, and what the command line says instead."""
 
@@ -172,6 +174,10 @@ class JoinOptions:
     local_peers: Annotated[int, option("Number of peers to run in this process.", "N", min=1, max=LOCAL_PEERS_MAX)] = (
         ConnectOptions.local_peers
     )
+    degree: Annotated[
+        int,
+        option("Links per peer, the same for all members of the channel.", "N", min=DEGREE_MIN, max=DEGREE_MAX),
+    ] = ChannelSettings().degree
     rules: RulesOption = None
     rule_program: ProgramsOption = None
     private_key: Annotated[
@@ -202,6 +208,7 @@ class JoinOptions:
                 tape=tape,
                 rules=self.loaded_rules(),
                 private_keys=self.private_key or (),
+                settings=ChannelSettings(degree=self.degree),
             )
             return broadloom.connect(channel, options=options)
 

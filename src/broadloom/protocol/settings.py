@@ -46,7 +46,8 @@ class ChannelSettings:
     """
 
     degree: int = 4
-    """Number of neighbors. Raise it to survive more simultaneous crashes, at the price of more traffic."""
+    """Number of neighbors. Raise it to survive more simultaneous crashes, or for fewer hops in a channel with hundreds
+    of members, at the price of more traffic."""
     discovery_ports: int = 16
     """Ports to search on each bootstrap host. Raise it if a host runs many other peers or channels."""
     heartbeat_s: float = 2.0

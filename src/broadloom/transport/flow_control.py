@@ -212,8 +212,9 @@ class FlowControl:
                 async with asyncio.timeout(DRAIN_POLL_S):
                     await self._writable.wait()
             now = self._node.now()
-            for connection in waited_for:
-                connection.slow_peer_budget = self._slow_peer_budget_s(connection, now) - (now - began), now
+            for connection in waited_for:  # for several tasks that wait at the same time, the time counts once
+                charged_s = now - max(began, connection.slow_peer_budget[1])
+                connection.slow_peer_budget = self._slow_peer_budget_s(connection, now) - charged_s, now
 
     def stop(self) -> None:
         if self._timer is not None:

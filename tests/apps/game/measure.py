@@ -1,7 +1,8 @@
 """Measure games: `python -m tests.apps.game.measure spectators|late|monitor [COUNT]`.
 
 - `spectators`: simulated players and this many spectators, links of 1 ms. Virtual time from an action to the moment at
-  which another player has applied it, without and with the spectators. `tools/game_latency.py` measures real programs.
+  which another player has applied it: without spectators, with them, and with more links per peer as well.
+  `tools/game_latency.py` measures real programs.
 - `late`: time to join a game with a megabyte of state, over loopback with TLS, in both orders.
 - `monitor`: time until the monitor of a lobby reports the right number of members, after one has joined, has left and
   was killed.
@@ -56,9 +57,9 @@ class Player(SimGame):
             self.took_s.append(self.now() - change.action.values["at"])
 
 
-def action_times(of: Game, spectators: int, seconds: float = SECONDS) -> list[float]:
+def action_times(of: Game, spectators: int, degree: int = 4, seconds: float = SECONDS) -> list[float]:
     """In a game with this many spectators."""
-    sim = simulation(LATENCY_MS, JITTER_MS)
+    sim = simulation(LATENCY_MS, JITTER_MS, degree=degree)
     nodes = grow(sim, PLAYERS + spectators)
     sim.random.shuffle(nodes)  # those that join first are closer to each other
     players = [Player(node, of, f"p{number}", f"player {number}") for number, node in enumerate(nodes[:PLAYERS], 1)]
@@ -76,9 +77,10 @@ def action_times(of: Game, spectators: int, seconds: float = SECONDS) -> list[fl
 
 def measure_spectators(count: int) -> None:
     for kind, make in KINDS.items():
-        for spectators in (0, count):
-            took_s = action_times(make(PLAYERS), spectators)
-            print(f"{kind}, {spectators} spectators: {len(took_s):,} actions, {percentiles_text(took_s)}", flush=True)
+        for spectators, degree in ((0, 4), (count, 4), (count, 8)):
+            took_s = action_times(make(PLAYERS), spectators, degree)
+            what = f"{kind}, {spectators} spectators, degree {degree}"
+            print(f"{what}: {len(took_s):,} actions, {percentiles_text(took_s)}", flush=True)
 
 
 async def measure_late() -> None:

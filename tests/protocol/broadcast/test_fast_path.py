@@ -13,12 +13,12 @@ from broadloom.protocol.broadcast.acks import UPDATE_BYTES
 from broadloom.protocol.broadcast.fast_path import FastPath
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast
-from broadloom.wire.broadcast_frame import Dissemination, Priority, encode_broadcast
-from broadloom.wire.link_messages import Ack, Graft, IHave, Prune, Unavailable, Want
+from broadloom.wire.broadcast_frame import SINGLE, Dissemination, Priority, encode_broadcast
+from broadloom.wire.link_messages import Ack, Graft, IHave, Leave, Prune, Unavailable, Want
 from broadloom.wire.payload_kind import WANTS_RECEIPT
 from broadloom.wire.types import TreePosition
 from tests.protocol.broadcast.harness import A, B
-from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendable, creator, link
+from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendable, creator, link, peer_info
 
 SETTINGS = Tuning(heartbeat_timeout_s=1e9)
 PARENT, CHILD, LAZY, NEW = 2, 3, 4, 5
@@ -134,6 +134,13 @@ EVENTS: dict[str, Callable[[Relay], object]] = {
     "switch to a closer parent": switch,
     "unresolved claim": lambda relay: setattr(relay.peer.broadcaster.receiver.windows[A], "claimed_through", 9),
     "quotas": lambda relay: setattr(relay.peer.broadcaster, "quotas", _AdmitAll()),
+    "leaving parent": lambda relay: relay.send(Leave((peer_info(ME), peer_info(PARENT)))),
+    "second peer in this process": lambda relay: relay.peer.broadcaster.in_process_links.append(
+        next(iter(relay.peer.links))
+    ),
+    "window that has not started": lambda relay: setattr(
+        relay.peer.broadcaster.receiver.windows[A], "has_started", False
+    ),
 }
 
 
@@ -166,6 +173,17 @@ def test_malformed_padding_closes_link(taken: list[bool]) -> None:
     relay.send(frame[:-1] + b"x")
     assert not any(taken)
     assert relay.parent.closed
+
+
+@pytest.mark.parametrize("size", [0, 4, 12, 1000])
+def test_message_that_ends_elsewhere_than_its_frame_closes_link(size: int, taken: list[bool]) -> None:
+    relay = Relay()
+    frame = bytearray(encode_broadcast(tree_frame(3, bytes(8))))
+    frame[SINGLE.size - 8 : SINGLE.size] = 2 * size.to_bytes(4, "big")
+    relay.send(bytes(frame))
+    assert not any(taken)
+    assert relay.parent.closed
+    assert relay.last == 2
 
 
 def test_congested_child_gets_frames_in_order_when_writable_again(taken: list[bool]) -> None:
@@ -237,15 +255,17 @@ def test_observer_sees_every_frame() -> None:
 
 # The same histories with and without the fast path.
 
-Step = tuple[str, int, int, int]
+Step = tuple[str, int, int, int, int]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["frame"] * 8 + ["bundle", "flood", "prune", "graft", "congest", "drain", "close", "link", "wait"]
+            ["frame"] * 8
+            + ["bundle", "flood", "damaged", "prune", "graft", "congest", "drain", "close", "link", "wait"]
         ),
         st.integers(0, 3),  # the connection
         st.sampled_from([0] * 6 + [-1, 1, 2]),  # sequence numbers beside the next one
         st.sampled_from([2] * 6 + [1, 3, 5]),  # hops
+        st.integers(0, SINGLE.size // 4 - 1),  # the word that is damaged
     ),
     max_size=60,
 )
@@ -257,7 +277,7 @@ def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
     peer: Peer = creator(runtime, replace(SETTINGS, fast_path=fast_path))
     connections: list[FakeConnection] = [link(peer, peer_id) for peer_id in (2, 3, 4, 5)]
     next_sequence = 1
-    for action, index, offset, hops in steps:
+    for action, index, offset, hops, word in steps:
         connection = connections[index]
         sequence = max(1, next_sequence + offset)
         match action:
@@ -269,6 +289,11 @@ def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
                     frame = frame._replace(dissemination=Dissemination.FLOOD)
                 connection.remote_sends(frame)
                 next_sequence = max(next_sequence, sequence + len(frame.messages))
+            case "damaged":
+                damaged = bytearray(encode_broadcast(tree_frame(sequence, bytes(8), hops=hops)))
+                for each in {word, SINGLE.size // 4 - 2 if word == SINGLE.size // 4 - 1 else word}:
+                    damaged[4 * each : 4 * each + 4] = (1000).to_bytes(4, "big")
+                connection.remote_sends(bytes(damaged))
             case "prune":
                 connection.remote_sends(Prune(A))
             case "graft":

@@ -156,6 +156,20 @@ def test_prune_is_answered_with_ihave() -> None:
     assert [each[:3] for each in announced(other)] == [(A, 1, 1)]
 
 
+def test_announcements_are_fast_at_once_after_a_change() -> None:
+    """Although one is due at the end of a long interval."""
+    runtime = FakeRuntime()
+    _, first, other, third = peer_with_three_links(runtime)
+    first.remote_sends(tree_frame(A, 1))
+    other.remote_sends(Prune(A))
+    for sequence in range(2, 12):  # the interval grows
+        runtime.advance(TREE.ihave_interval_s_max + 0.01)
+        first.remote_sends(tree_frame(A, sequence))
+    third.remote_sends(Prune(A))
+    runtime.advance(AFTER_IHAVE_S)
+    assert announced(third)
+
+
 def test_flooded_frame_uses_lazy_links_too() -> None:
     _, first, other, _ = peer_with_three_links(FakeRuntime())
     first.remote_sends(flooded(A, 1))

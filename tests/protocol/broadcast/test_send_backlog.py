@@ -112,6 +112,32 @@ def test_long_backlog_sheds_low_priority_and_reports_it() -> None:
     assert peer.counters.backlog_shed == 4
 
 
+def test_pruned_backlog_does_not_count_for_the_next_one() -> None:
+    settings = Tuning(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000)
+    _, peer, source, slow = congested_peer(settings)
+    source.remote_sends(*(frame(BUSY, sequence, size=500) for sequence in range(1, 9)))
+    slow.remote_sends(Prune(BUSY))
+    source.remote_sends(frame(QUIET, 1, priority=Priority.LOW))
+    drain(slow)
+    assert slow.broadcast_ids() == [(QUIET, 1)]
+    assert peer.counters.backlog_shed == 0
+
+
+def test_backlog_that_became_lazy_does_not_count_for_the_next_one() -> None:
+    settings = Tuning(
+        heartbeat_timeout_s=1e9, straggler_timeout_s=0.0, backlog_shed_bytes=1000, backlog_lazy_bytes=2000
+    )
+    runtime, peer, source, slow = congested_peer(settings)
+    source.remote_sends(frame(BUSY, 1, size=500))
+    runtime.advance(0.1)
+    source.remote_sends(*(frame(BUSY, sequence, size=500) for sequence in range(2, 9)))
+    assert peer.counters.links_switched_to_lazy == 1
+    source.remote_sends(frame(QUIET, 1, priority=Priority.LOW))
+    drain(slow)
+    assert slow.broadcast_ids() == [(QUIET, 1)]
+    assert peer.counters.backlog_shed == 0
+
+
 def test_short_backlog_sheds_nothing() -> None:
     _, peer, source, slow = congested_peer()
     source.remote_sends(frame(BUSY, 1, priority=Priority.LOW), frame(BUSY, 2))

@@ -6,8 +6,8 @@ can alternate from frame to frame. The only work that it defers is the index of 
 before any read.
 
 `FastPath.take` is the one place that says what is usual. Whatever it does not recognize is left to the receiver, which
-also reports malformed frames. What changes rarely is part of a `Route`: Plumtree forgets it when the author's tree
-changes, and `FastPath` when a link comes or goes.
+also reports malformed frames. What changes rarely is part of a `RelayPlan`, which Plumtree discards when the author's
+tree changes or a link comes or goes.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,14 +38,13 @@ _USUAL: Final = (1, int(TREE), int(Priority.NORMAL), 0, 0, 1)
 """Number of messages, dissemination, priority, TTL, bytes of the signature, number of sizes."""
 
 
-class Route(NamedTuple):
+class RelayPlan(NamedTuple):
     """Where the frames of one author come from and go to, as long as neither its tree nor the links change."""
 
     parent: "Link"
     hops: int
     children: "tuple[Link, ...]"
     lazy_links: "tuple[Link, ...]"
-    links_version: int
 
 
 class FastPath:
@@ -67,13 +66,12 @@ class FastPath:
             count, dissemination, kind, priority, ttl_ms, signature_bytes, size_count, size, body_bytes,
         ) = SINGLE.unpack_from(frame)  # fmt: skip
         window = self._windows.get(author)
-        if window is None or (route := window.tree.route) is None:
+        if window is None or (plan := window.tree.relay_plan) is None:
             return False
         peer, broadcaster, end = self._peer, self._broadcaster, SINGLE.size + size
         if (
-            route.parent is not link
-            or route.hops != hops
-            or route.links_version != peer.links.version
+            plan.parent is not link
+            or plan.hops != hops
             or sequence != window.last_contiguous + 1
             or sequence - stream_offset != window.stream_start
             or window.reorder_buffer
@@ -82,6 +80,7 @@ class FastPath:
             or kind & WANTS_RECEIPT
             or size != body_bytes
             or length != len(frame) - LENGTH_BYTES
+            or end + (-size & 3) != len(frame)
             or frame[end:] != PADDING[size & 3]
             or age_ms > self._retention_ms
             or not window.has_started
@@ -90,9 +89,9 @@ class FastPath:
         ):
             return False
         late: list[Link] = []
-        if route.children:
+        if plan.children:
             copy = PREFIX.pack(length, BROADCAST, hops + 1, age_ms) + frame[PREFIX.size :]
-            late = [child for child in route.children if not child.send_now(copy)]
+            late = [child for child in plan.children if not child.send_now(copy)]
         now = peer.runtime.now()
         window.last_active_at = now
         window.last_contiguous = sequence
@@ -103,8 +102,8 @@ class FastPath:
             retained = RetainedFrame(author, sequence, sequence, frame, hops, age_ms, now, link.peer_id, TREE)
             for child in late:
                 broadcaster.send_retained(child, retained, now)
-        if route.lazy_links and not window.tree.has_pending_ihave:
-            broadcaster.plumtree.announce(author, window.tree, route.lazy_links)
+        if plan.lazy_links and not window.tree.has_pending_ihave:
+            broadcaster.plumtree.announce(author, window.tree, plan.lazy_links)
         peer.counters.delivered += 1
         data = bytes(frame[SINGLE.size : end])
         batch = Batch(author, sequence, (data,), hops, kind)
@@ -121,12 +120,12 @@ class FastPath:
 
     def learn(self, link: "Link", window: "ReceiveWindow", hops: int) -> None:
         """A single message came over this link along the tree: more of them may follow."""
-        tree, links = window.tree, self._peer.links
-        if not self._is_possible or (tree.route is not None and tree.route.links_version == links.version):
+        tree = window.tree
+        if not self._is_possible or tree.relay_plan is not None:
             return
         is_settled = tree.parent is link and tree.first_copy_link is link and tree.failed_parent is not link
         if is_settled and tree.hops == tree.first_copy_hops == hops < HOPS_MAX and not link.is_draining:
-            others = [each for each in links if each is not link]
+            others = [each for each in self._peer.links if each is not link]
             children = tuple(each for each in others if each not in tree.lazy_links)
             lazy_links = tuple(each for each in others if each in tree.lazy_links)
-            tree.route = Route(link, hops, children, lazy_links, links.version)
+            tree.relay_plan = RelayPlan(link, hops, children, lazy_links)

@@ -20,7 +20,7 @@ from broadloom.wire.types import TreePosition
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
-    from broadloom.protocol.broadcast.fast_path import Route
+    from broadloom.protocol.broadcast.fast_path import RelayPlan
     from broadloom.protocol.broadcast.receive_window import ReceiveWindow
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
@@ -35,7 +35,7 @@ RECENT_S = 30.0
 
 
 class TreeState:
-    """This peer's place in the tree of one author. Only `Plumtree` writes it, except `route`."""
+    """This peer's place in the tree of one author. Only `Plumtree` writes it, except `relay_plan`."""
 
     __slots__ = (
         "failed_parent",
@@ -46,7 +46,7 @@ class TreeState:
         "lazy_links",
         "parent",
         "pruned_links",
-        "route",
+        "relay_plan",
     )
 
     def __init__(self) -> None:
@@ -66,9 +66,8 @@ class TreeState:
         """Links that get `IHave` instead of frames."""
         self.has_pending_ihave = False
         """All lazy links will get an `IHave` of this author at the end of the current interval."""
-        self.route: Route | None = None
-        """Of the fast path, which learns it. None after something above has changed, unless a link was lost: routes
-        notice that themselves."""
+        self.relay_plan: RelayPlan | None = None
+        """Of the fast path, which learns it. None after something above or the links have changed."""
 
 
 class Plumtree:
@@ -77,6 +76,7 @@ class Plumtree:
         self._broadcaster = broadcaster
         self._pending_ihaves: dict[Link, dict[PeerId, None]] = {}
         self._timer: Timer | None = None
+        self._timer_at = 0.0
         self._ihave_interval_s = peer.settings.ihave_interval_s
 
     # -- towards the leaves
@@ -86,8 +86,13 @@ class Plumtree:
         if pending is None:
             pending = self._pending_ihaves[link] = {}
             if self._timer is None:
-                self._timer = self._peer.runtime.call_later(self._ihave_interval_s, self._send_ihaves)
+                self._schedule_ihaves()
         pending[author] = None
+
+    def _schedule_ihaves(self) -> None:
+        runtime = self._peer.runtime
+        self._timer_at = runtime.now() + self._ihave_interval_s
+        self._timer = runtime.call_later(self._ihave_interval_s, self._send_ihaves)
 
     def announce(self, author: PeerId, tree: TreeState, lazy_links: "tuple[Link, ...]") -> None:
         """Queue an `IHave` for all lazy links at once; once in each interval is enough."""
@@ -112,8 +117,11 @@ class Plumtree:
                 link.send(IHave(tuple(positions)))
 
     def alert(self) -> None:
-        """Something is missing, or a tree has changed: messages are announced more often for a while."""
+        """Something is missing, or a tree has changed: messages are announced more often for a while, from now on."""
         self._ihave_interval_s = self._peer.settings.ihave_interval_s
+        if self._timer is not None and self._timer_at > self._peer.runtime.now() + self._ihave_interval_s:
+            self._timer.cancel()
+            self._schedule_ihaves()
 
     def make_lazy(self, link: "Link", author: PeerId) -> None:
         """Announce the author's messages on this link from now on. The first `IHave` covers what the neighbor may not
@@ -121,7 +129,7 @@ class Plumtree:
         window = self._broadcaster.receiver.windows.get(author)
         if window is not None:
             self.alert()
-            window.tree.route = None
+            window.tree.relay_plan = None
             window.tree.lazy_links[link] = None
             self.queue_ihave(link, author)
 
@@ -136,7 +144,7 @@ class Plumtree:
         if window is None or not self._is_active(link):
             return
         self.alert()
-        window.tree.route = None
+        window.tree.relay_plan = None
         window.tree.lazy_links.pop(link, None)
         if window.last_known > graft.last_contiguous:
             link.backlog.rewind(graft.author, graft.last_contiguous + 1)
@@ -153,7 +161,7 @@ class Plumtree:
                 tree.parent, tree.hops = link, HOPS_UNKNOWN
             return
         if tree.first_copy_link is not link or tree.first_copy_hops != hops:
-            tree.route = None
+            tree.relay_plan = None
         tree.first_copy_link, tree.first_copy_hops = link, hops
         if tree.failed_parent is link:
             tree.failed_parent = None
@@ -168,7 +176,7 @@ class Plumtree:
         tree = window.tree
         if link in tree.pruned_links or not self._is_active(link):
             return
-        tree.route = None
+        tree.relay_plan = None
         parent, first = tree.parent, tree.first_copy_link
         if author == self._peer.me.peer_id:
             self._prune(tree, author, link)
@@ -196,9 +204,10 @@ class Plumtree:
     def _switch_parent(self, window: "ReceiveWindow", author: PeerId, link: "Link", hops: int) -> None:
         tree = window.tree
         self.alert()
-        tree.route = None
+        tree.relay_plan = None
         old_parent, tree.parent, tree.hops = tree.parent, link, hops
-        if tree.pruned_links.pop(link, 0) is None:
+        if link in tree.pruned_links:
+            del tree.pruned_links[link]
             link.send(Graft(author, window.reached))
         if old_parent is not None:
             self._prune(tree, author, old_parent)
@@ -231,7 +240,7 @@ class Plumtree:
         the link lazy itself when this peer was slow."""
         tree = window.tree
         self.alert()
-        tree.route = None
+        tree.relay_plan = None
         if tree.parent is not link:
             tree.failed_parent = tree.parent
         tree.parent = link
@@ -244,6 +253,10 @@ class Plumtree:
         """Neither lost nor draining."""
         return self._peer.links.get(link.peer_id) is link
 
+    def on_link_added(self) -> None:
+        for window in self._broadcaster.receiver.windows.values():
+            window.tree.relay_plan = None
+
     def on_link_lost(self, link: "Link") -> None:
         """Graft all other links for recent authors that lose their parent; redundant ones are pruned again."""
         self._pending_ihaves.pop(link, None)
@@ -251,6 +264,7 @@ class Plumtree:
         since = self._peer.runtime.now() - RECENT_S
         for author, window in self._broadcaster.receiver.windows.items():
             tree = window.tree
+            tree.relay_plan = None
             tree.lazy_links.pop(link, None)
             tree.pruned_links.pop(link, None)
             if tree.first_copy_link is link:

@@ -80,6 +80,7 @@ class SendBacklog:
         cursor = self._cursors.pop(author, None)
         if cursor is not None:
             self._dequeue(author, cursor.priority)
+            self._reset_if_empty()
 
     def drain(self) -> None:
         """Send until the link is congested again."""
@@ -92,6 +93,9 @@ class SendBacklog:
                 self._queues.setdefault(priority, {})[author] = None  # to the end of the queue
             else:
                 del self._cursors[author]
+        self._reset_if_empty()
+
+    def _reset_if_empty(self) -> None:
         if not self._cursors:
             self.bytes = 0
             self._is_shedding = False
@@ -146,4 +150,4 @@ class SendBacklog:
         self._peer.counters.links_switched_to_lazy += 1
         self._cursors.clear()
         self._queues.clear()
-        self.bytes = 0
+        self._reset_if_empty()

@@ -24,8 +24,6 @@ class SlotTable:
         self._reservations: dict[PeerId, Timer] = {}
         self._announced_by: dict[PeerId, PeerId] = {}
         """The neighbor that announced the peer for which a slot is reserved, and may withdraw it."""
-        self.version = 0
-        """Grows whenever a link is added or removed."""
         self._was_isolated = False
         """Was without any neighbor, so may have missed more than an incremental digest lists."""
 
@@ -120,7 +118,7 @@ class SlotTable:
         # Bundled messages go to the other links now, and over this one by anti-entropy.
         self._peer.broadcaster.flush()
         self._links[link.peer_id] = link
-        self.version += 1
+        self._peer.broadcaster.plumtree.on_link_added()
         self._peer.peer_cache.mark_alive(link.peer_info)
         self._peer.emit(LinkUp(link.peer_info, link.identity))
         self._peer.broadcaster.anti_entropy.send_digest(link, is_complete=complete or self._was_isolated)
@@ -132,7 +130,6 @@ class SlotTable:
         if self._links.get(link.peer_id) is not link:
             return
         del self._links[link.peer_id]
-        self.version += 1
         self._was_isolated = self._was_isolated or not self._links
         link.release_edge()
         self._peer.broadcaster.on_link_lost(link)
