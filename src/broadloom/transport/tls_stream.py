@@ -57,6 +57,8 @@ class TlsStream:
         try:
             while part := self._tls.read(READ_BYTES):
                 parts.append(part)
+                if not self._incoming.pending:
+                    break  # reading on would raise an error, which takes longer than reading a short record
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         return parts[0] if len(parts) == 1 else b"".join(parts)
