@@ -106,6 +106,18 @@ def test_revocation_list_is_shown_checked_and_published(files: Files, tmp_path: 
         removed.wait_for_output("was revoked")
 
 
+def test_command_joins_with_the_degree_of_the_card(files: Files) -> None:
+    files.create("--degree", 8)
+    given = "--ticket", str(files.ada), "--card", str(files.card)
+    code, _, err = run("send", files.channel, "x", *given)
+    assert code == 1
+    assert "the card says degree=8, this peer uses degree=4; use --degree" in err
+    with listening(files.channel, "--degree", "8", "--ticket", str(files.bob), "--card", str(files.card)) as listener:
+        code, _, err = run("send", files.channel, "hello", "--degree", "8", *given)
+        assert (code, err) == (0, "")
+        listener.wait_for_output("hello")
+
+
 def test_published_closed_card_ends_all_programs(files: Files) -> None:
     files.create()
     with listening(files.channel, "--ticket", str(files.ada)) as listener:
