@@ -84,7 +84,7 @@ class RefusedError(RequestError):
 
 
 class BusyError(RequestError):
-    """Too many requests of this program wait to be sent."""
+    """Too many requests of this program wait to be sent, or its quota does not allow this one in time."""
 
 
 class AlreadyRepliedError(BroadloomError):

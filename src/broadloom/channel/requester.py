@@ -24,7 +24,6 @@ from broadloom.errors import (
 )
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
-from broadloom.protocol.owner.pacer import Pacer
 from broadloom.protocol.requests.incoming import IncomingRequest
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest
 from broadloom.transport import TcpNode
@@ -154,9 +153,6 @@ class Requester(LoopBound):
             )
         if node.peer.state is not PeerState.CONNECTED:
             raise self._end_error()
-        pacer = node.peer.owner.pacer
-        if pacer is not None:
-            await self._wait_for_request_quota(pacer, timeout_s)
         future: asyncio.Future[Outcome] = self._loop.create_future()
 
         def on_outcome(outcome: Outcome) -> None:
@@ -179,16 +175,6 @@ class Requester(LoopBound):
         member = self._node.peer.roster.get(PeerId(peer_id))
         return (member.name, f"{peer_id:016x}") if member is not None and member.name else (f"{peer_id:016x}",)
 
-    async def _wait_for_request_quota(self, pacer: Pacer, timeout_s: float) -> None:
-        deadline = self._node.now() + timeout_s
-        while (delay_s := pacer.request_delay_s()) > 0:
-            if self._node.now() + delay_s > deadline:
-                raise BusyError(
-                    f"{self.name}: the quota on the channel's card allows no request within {timeout_s:g} s"
-                )
-            await asyncio.sleep(delay_s)
-        pacer.take_request()
-
     def _error_of(self, outcome: Outcome, peer_id: PeerId, timeout_s: float) -> RequestError | NotConnectedError:
         subject = f"{self.name}: {peer_id:016x}"
         match outcome.kind:
@@ -206,7 +192,7 @@ class Requester(LoopBound):
             case OutcomeKind.TOO_LARGE:
                 return RefusedError(f"{subject}: {outcome.text}", RequestStatus.TOO_LARGE.name.lower())
             case OutcomeKind.BUSY:
-                return BusyError(f"{subject}: {outcome.text}; wait for replies before sending more")
+                return BusyError(f"{subject}: {outcome.text}")
             case _:
                 return self._end_error()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from broadloom.errors import AlreadyRepliedError
+from broadloom.protocol.owner.card import Quota
 from broadloom.protocol.requests.deadlines import Deadlines
 from broadloom.protocol.requests.incoming import IncomingState
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest, RequestState
@@ -861,3 +862,79 @@ def test_waiting_one_way_messages_do_not_count_as_requests() -> None:
         pair.carry()
     assert [outcome.data for outcome in pair.outcomes] == [b""] * 5 + [b"done"]
     assert pair.callee.requests.held_bytes == 0
+
+
+# -- the quota on the card
+
+
+def test_requests_beyond_the_quota_wait_and_are_sent_in_order() -> None:
+    pair = DirectPair()
+    pair.warm()
+    pair.caller.requests.set_quota(Quota(requests_per_s=2, burst_s=1))
+    for number in range(5):
+        pair.request(b"%d" % number, is_tell=number % 2 == 1)
+    pair.carry()
+    assert [request.data for request in pair.started] == [b"0", b"1"]
+    pair.runtime.advance(0.6)
+    pair.carry()
+    assert [request.data for request in pair.started] == [b"0", b"1", b"2"]
+    pair.runtime.advance(1)
+    pair.carry()
+    assert [request.data for request in pair.started] == [b"%d" % number for number in range(5)]
+
+
+def test_wait_for_the_quota_is_part_of_the_timeout() -> None:
+    pair = DirectPair()
+    pair.warm()
+    pair.caller.requests.set_quota(Quota(requests_per_s=0.5, burst_s=2))
+    pair.request(b"takes all of it", 60.0)
+    late = pair.request(b"sent after two seconds", 3.0)
+    pair.runtime.advance(2.1)
+    assert late.state is RequestState.SENT
+    pair.runtime.advance(1)
+    assert kinds(pair.outcomes) == [(OutcomeKind.NO_ANSWER, True)]
+
+
+def test_request_that_the_quota_does_not_allow_in_time_ends_as_busy_and_uses_nothing_of_it() -> None:
+    pair = DirectPair()
+    pair.warm()
+    pair.caller.requests.set_quota(Quota(requests_per_s=0.5, burst_s=2))
+    pair.request(b"takes all of it", 60.0)
+    pair.request(b"no time", 1.0)
+    given_up = pair.request(b"given up", 60.0)
+    pair.runtime.advance(1.1)
+    assert kinds(pair.outcomes) == [(OutcomeKind.BUSY, False)]
+    assert "quota on the channel's card" in pair.outcomes[0].text
+    pair.caller.requests.give_up(given_up)
+    pair.request(b"next", 60.0)
+    pair.runtime.advance(1)
+    pair.carry()
+    assert [request.data for request in pair.started] == [b"takes all of it", b"next"]
+
+
+def test_requests_that_wait_go_on_when_a_new_card_lifts_the_quota() -> None:
+    pair = DirectPair()
+    pair.warm()
+    pair.caller.requests.set_quota(Quota(requests_per_s=0.001))
+    for _ in range(3):
+        pair.request(timeout_s=60.0)
+    pair.carry()
+    assert len(pair.started) == 1
+    pair.caller.requests.set_quota(None)
+    pair.carry()
+    assert len(pair.started) == 3
+    assert pair.caller.requests.waiting_count == 0
+
+
+def test_quota_is_used_when_a_request_is_sent_and_not_while_it_is_dialed() -> None:
+    pair = DirectPair()
+    pair.caller.requests.set_quota(Quota(requests_per_s=1, burst_s=1))
+    for _ in range(6):
+        pair.request(timeout_s=60.0)
+    pair.runtime.advance(3)
+    pair.connect()
+    pair.carry()
+    assert len(pair.started) == 1, "not all at once, after a dial that took long"
+    pair.runtime.advance(1.1)
+    pair.carry()
+    assert len(pair.started) == 2

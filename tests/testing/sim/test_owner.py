@@ -9,12 +9,16 @@ from broadloom.protocol.owner import meter, quotas
 from broadloom.protocol.owner.card import CardState, Quota
 from broadloom.protocol.owner.documents import OwnerDocuments, VerifiedDocument
 from broadloom.protocol.owner.owner import Owner
+from broadloom.protocol.requests.incoming import IncomingRequest
+from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
 from broadloom.testing.sim import steps
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.owner import OUT_S, SimOwner
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.state_traffic import SimProgram
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.wire.owner_messages import OwnerDocumentKind
+from broadloom.wire.state_messages import CHUNK_BYTES_MAX
 
 PER_S = 4.0
 QUOTAS = {"producer": Quota(messages_per_s=PER_S, bytes_per_s=200_000)}
@@ -195,6 +199,62 @@ def quota_run() -> None:
 
 def test_author_at_its_quota_is_not_harmed_by_a_partition() -> None:
     quota_run()
+
+
+# -- direct requests
+
+LAYER = 0x7A7A
+REQUESTS_PER_S = 20
+
+
+def with_request_quota(seed: int, quota: Quota) -> tuple[Simulation, list[SimNode]]:
+    """Three members under a card, after the grace period."""
+    simulation, owner, _ = owned(seed, 3)
+    owner.publish_card(simulation.nodes[0], quotas={"producer": quota})
+    simulation.run_for(meter.GRACE_S + 1)
+    return simulation, simulation.nodes
+
+
+def refused_requests(simulation: Simulation) -> int:
+    return sum(node.peer.counters.quota_refused_requests for node in simulation.nodes)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_layer_with_more_one_way_messages_than_the_quota_is_paced_and_not_cut_off(seed: int) -> None:
+    simulation, (sequencer, voter, third) = with_request_quota(seed, Quota(requests_per_s=REQUESTS_PER_S))
+    taken: list[bytes] = []
+    replies: list[Outcome] = []
+
+    def take(incoming: IncomingRequest) -> None:
+        taken.append(incoming.data)
+        incoming.reply(b"yes")
+        incoming.done()
+
+    for node in (sequencer, third):
+        node.peer.requests.handlers.set(LAYER, take, 64)
+    duration_s, rate = 30, 3 * REQUESTS_PER_S
+    for number in range(duration_s * rate):
+        voter.peer.requests.request(
+            sequencer.peer.me.peer_id, b"ack", 5.0, lambda _outcome: None, layer=LAYER, is_tell=True
+        )
+        if number % rate == 0:
+            voter.peer.requests.request(third.peer.me.peer_id, b"question", 2.0, replies.append, layer=LAYER)
+        simulation.run_for(1 / rate)
+    simulation.run_for(3)
+    assert not refused_requests(simulation)
+    assert len(taken) >= duration_s * REQUESTS_PER_S
+    assert [outcome.kind for outcome in replies] == [OutcomeKind.REPLIED] * duration_s, "the others have their turn"
+
+
+def test_newcomer_fetches_state_of_many_chunks_within_its_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, chunks = SimProgram._make, 24
+    padding = b"".join(b" " * number + b"\n" + b" " * (CHUNK_BYTES_MAX - number - 1) for number in range(chunks))
+    monkeypatch.setattr(SimProgram, "_make", lambda program: make(program) + padding)
+    simulation, _ = with_request_quota(4, Quota(requests_per_s=2, burst_s=1))
+    simulation.state_traffic.start()
+    simulation.run_for(25)
+    assert simulation.state_traffic.fetched == [True, True]
+    assert not refused_requests(simulation)
 
 
 # -- the checks can fail

@@ -34,7 +34,7 @@ class Owner:
         self._revoked: dict[str, None] = {}
         self.card: ChannelCard | None = None
         self.pacer: Pacer | None = None
-        """For our own messages and requests; None without a quota."""
+        """For our own messages; None without a quota."""
         self._refusals = Refusals()
         self.documents = OwnerDocuments(peer, verifier, self._on_adopted)
         if (known := self.documents.get(OwnerDocumentKind.REVOCATION_LIST)) is not None:
@@ -162,6 +162,7 @@ class Owner:
         role = self._identity.role if self._identity is not None else Role.PRODUCER
         quota = card.quota_of(role) if card is not None and is_limited else None
         self.pacer = Pacer(quota, peer.runtime.now) if quota is not None else None
+        peer.requests.set_quota(quota)
 
     def _leave(self, event: ChannelClosed | Rejected, proof: OwnerDocumentKind) -> None:
         """Leave after the neighbors got the document, so that they can verify the reason."""

@@ -2,8 +2,12 @@
 until there are enough tokens for it, so an honest member never exceeds what others enforce (`quotas.py`)."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broadloom.protocol.owner.card import Quota
+
+if TYPE_CHECKING:
+    from broadloom.protocol.runtime import Runtime, Timer
 
 ROUNDING_S = 1e-6
 """Shorter waits are rounding errors."""
@@ -38,7 +42,6 @@ class Pacer:
         at = now()
         self._messages = _bucket(quota.messages_per_s, quota.burst_s, at)
         self._bytes = _bucket(quota.bytes_per_s, quota.burst_s, at)
-        self._requests = _bucket(quota.requests_per_s, quota.burst_s, at)
 
     @property
     def message_bytes_max(self) -> float:
@@ -62,12 +65,40 @@ class Pacer:
         if self._bytes is not None:
             self._bytes.take(size)
 
-    def request_delay_s(self) -> float:
-        return self._requests.delay_s(1, self._now()) if self._requests is not None else 0.0
 
-    def take_request(self) -> None:
-        if self._requests is not None:
-            self._requests.take(1)
+class RequestPacer:
+    """The same for direct requests, those of layers too. `on_due` sends what waits."""
+
+    def __init__(self, per_s: float, burst_s: float, runtime: "Runtime", on_due: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._bucket = _Bucket(per_s, burst_s, runtime.now())
+        self._on_due = on_due
+        self._timer: Timer | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `on_due` is still to be called."""
+        return self._timer is not None
+
+    def take(self) -> bool:
+        """Whether a request can be sent now. If not, `on_due` is called when one can; no other overtakes it."""
+        if self._timer is not None:
+            return False
+        delay_s = self._bucket.delay_s(1, self._runtime.now())
+        if delay_s > 0:
+            self._timer = self._runtime.call_later(delay_s, self._on_timer)
+            return False
+        self._bucket.take(1)
+        return True
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._on_due()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _bucket(per_s: float | None, burst_s: float, now: float) -> _Bucket | None:

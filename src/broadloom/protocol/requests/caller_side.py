@@ -28,6 +28,7 @@ TEXT_BYTES_MAX = 1024
 class CallerSide:
     def __init__(self, peer: "Peer", connection: "DirectConnection", inflight_max: int, bytes_max: int) -> None:
         self._peer = peer
+        self._requests = peer.requests
         self._connection = connection
         self._inflight_max = inflight_max
         self._bytes_max = bytes_max
@@ -56,15 +57,17 @@ class CallerSide:
         return self._last_id >= REQUEST_ID_MAX
 
     def try_send(self, request: OutgoingRequest) -> bool:
-        """Send the request, unless there is no room for it now."""
+        """Send the request, unless there is no room for it or the quota does not allow it now."""
         size = len(request.data)
         if size > self._bytes_max:
             text = f"{size:,} bytes; it accepts {self._bytes_max:,}"
-            self._peer.requests.end_queued(request, Outcome(OutcomeKind.TOO_LARGE, text=text))
+            self._requests.end_queued(request, Outcome(OutcomeKind.TOO_LARGE, text=text))
             return True
         if request.is_tell:
             return self._try_tell(request)
         if len(self._open) >= self._inflight_max or self._open_bytes + size > self._bytes_max:
+            return False
+        if self._requests.pacer is not None and not self._requests.pacer.take():
             return False
         self._last_id += 1
         request.id = self._last_id
@@ -101,7 +104,7 @@ class CallerSide:
         self._connection.on_room()
 
     def _try_tell(self, request: OutgoingRequest) -> bool:
-        if self._tell is not None:
+        if self._tell is not None or (self._requests.pacer is not None and not self._requests.pacer.take()):
             return False
         request.state = RequestState.SENT
         if len(request.data) <= PART_BYTES_MAX:

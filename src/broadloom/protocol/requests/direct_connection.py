@@ -119,7 +119,7 @@ class DirectConnection:
     # -- requests of this peer
 
     def try_send(self, request: OutgoingRequest) -> bool:
-        """Send the request, unless the connection has no room for it now."""
+        """Send the request, unless the connection has no room for it or the quota does not allow it now."""
         if self.is_closing or self._connection.is_congested:
             return False
         if not (self.caller.has_open_requests or self._expects_heartbeat):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.exchange import OutgoingExchange
+from broadloom.protocol.owner.pacer import RequestPacer
 from broadloom.protocol.requests.deadlines import Deadlines
 from broadloom.protocol.requests.direct_connection import DirectConnection
 from broadloom.protocol.requests.incoming import IncomingRequest, RequestHandlers
@@ -20,6 +21,7 @@ from broadloom.wire.exchange_messages import RejectReason
 if TYPE_CHECKING:
     from broadloom.protocol.exchange import Exchange, IncomingExchange
     from broadloom.protocol.identity import Identity
+    from broadloom.protocol.owner.card import Quota
     from broadloom.protocol.peer import Peer
     from broadloom.wire.codec import WireMessage
 
@@ -57,6 +59,8 @@ class DirectRequests:
         self.held_bytes = 0
         """Requests of others that are held, and replies that wait to be sent."""
         self.is_leaving = False
+        self.pacer: RequestPacer | None = None
+        """None without a quota for requests."""
         self._is_closed = False
         self._routes: dict[PeerId, Route] = {}
         self._connections: dict[DirectConnection, None] = {}
@@ -99,7 +103,8 @@ class DirectRequests:
                 self._deadlines.add(request)
             return request
         if self._waiting_count >= self._peer.settings.direct_waiting_max:
-            request.end(Outcome(OutcomeKind.BUSY, text=f"{self._waiting_count:,} requests wait to be sent"))
+            text = f"{self._waiting_count:,} requests wait to be sent; wait for replies before sending more"
+            request.end(Outcome(OutcomeKind.BUSY, text=text))
             self._forget_if_unused(route)
             return request
         route.waiting.append(request)
@@ -116,6 +121,15 @@ class DirectRequests:
         """The caller no longer waits: no outcome follows."""
         self._withdraw(request)
         request.discard()
+
+    def set_quota(self, quota: "Quota | None") -> None:
+        """A card is in force: requests are sent no faster than it allows."""
+        if self.pacer is not None:
+            self.pacer.stop()
+        runtime, self.pacer = self._peer.runtime, None
+        if quota is not None and quota.requests_per_s is not None:
+            self.pacer = RequestPacer(quota.requests_per_s, quota.burst_s, runtime, self._on_quota)
+        self._on_quota()
 
     def begin_leave(self) -> None:
         """Requests that arrive from now on are refused."""
@@ -146,6 +160,8 @@ class DirectRequests:
             return
         self._is_closed = self.is_leaving = True
         self._deadlines.stop()
+        if self.pacer is not None:
+            self.pacer.stop()
         for connection in list(self._connections):
             connection.close("this peer has left the channel")
         for route in list(self._routes.values()):
@@ -178,6 +194,22 @@ class DirectRequests:
                     break
         elif route.waiting and route.exchange is None and not route.is_dial_queued and not route.is_resolving:
             self._resolve(route)
+
+    def _on_quota(self) -> None:
+        """The quota allows another request: the peers that requests wait for have their turns."""
+        for route in [each for each in self._routes.values() if each.waiting and each.connection is not None]:
+            count = len(route.waiting)
+            self._advance(route)
+            if len(route.waiting) < count and self._routes.get(route.peer_id) is route:
+                self._routes[route.peer_id] = self._routes.pop(route.peer_id)  # the others come first next time
+        self._dial_queued()
+
+    def _waits_for_quota(self, peer_id: PeerId) -> bool:
+        """Whether requests to this peer could be sent if the quota were not used up."""
+        if self.pacer is None or not self.pacer.is_waiting:
+            return False
+        route = self._routes.get(peer_id)
+        return route is not None and route.connection is not None and bool(route.waiting)
 
     def _resolve_again(self, route: Route) -> None:
         route.is_resolving = False
@@ -248,9 +280,10 @@ class DirectRequests:
         self._dial_queued()
 
     def _close_least_recently_used(self, *, is_initiator: bool) -> bool:
-        """Make room: close an idle connection, if there is one."""
+        """Make room: close an idle connection, if there is one. One with requests that wait for the quota is not: it
+        would be dialed again."""
         open_ones = [each for each in self._connections if each.is_initiator == is_initiator and not each.is_closing]
-        idle = [each for each in open_ones if each.is_idle]
+        idle = [each for each in open_ones if each.is_idle and not self._waits_for_quota(each.peer_id)]
         if idle:
             min(idle, key=lambda each: each.used_at).begin_close()
         return bool(idle)
@@ -365,9 +398,11 @@ class DirectRequests:
             connection.tick(now)
 
     def _on_deadline(self, request: OutgoingRequest) -> None:
-        sent = request.state is RequestState.SENT
+        outcome = Outcome(OutcomeKind.NO_ANSWER, sent=request.state is RequestState.SENT)
+        if not outcome.sent and self._waits_for_quota(request.peer_id):
+            outcome = Outcome(OutcomeKind.BUSY, text="the quota on the channel's card does not allow it in time")
         self._withdraw(request)
-        request.end(Outcome(OutcomeKind.NO_ANSWER, sent=sent))
+        request.end(outcome)
 
     def _withdraw(self, request: OutgoingRequest) -> None:
         """Remove it from wherever it is."""

@@ -2,11 +2,12 @@
 
 | state | event | result |
 |---|---|---|
-| QUEUED | a connection has room | SENT: its first byte is handed to the connection |
+| QUEUED | a connection has room, and the quota allows it | SENT: its first byte is handed to the connection |
 | QUEUED | the connection is lost | dialed again once: nothing was sent |
 | QUEUED | the peer cannot be dialed, or its address is unknown | `GONE` or `UNKNOWN_PEER`, not sent |
 | SENT | reply | `REPLIED`, or `REFUSED` with the status |
 | SENT | the connection is lost or silent | `GONE`, sent: what the callee did is unknown |
+| QUEUED | deadline, while the quota is used up | `BUSY`, not sent |
 | any | deadline | `NO_ANSWER`; `Cancel` if it was sent |
 | any | the caller gives up | no outcome; `Cancel` if it was sent |
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 class RequestState(Enum):
     QUEUED = auto()
-    """Nothing was sent: the peer is being dialed, or its connection has no room."""
+    """Nothing was sent: the peer is being dialed, its connection has no room, or the quota does not allow it yet."""
     SENT = auto()
     """The first byte was handed to the connection."""
     ENDED = auto()
@@ -41,7 +42,7 @@ class OutcomeKind(Enum):
     UNKNOWN_PEER = auto()
     TOO_LARGE = auto()
     BUSY = auto()
-    """Too many requests of this peer wait."""
+    """Too many requests of this peer wait, or its quota does not allow this one in time."""
     LEFT = auto()
     """This peer has left the channel."""
 
