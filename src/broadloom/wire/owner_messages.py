@@ -30,7 +30,7 @@ class OwnerNotice(WireMessage):
 
 @message(64)
 class OwnerWant(WireMessage):
-    """Causes: the document is sent, if it has this number or a higher one. Once per link and number."""
+    """Causes: the document is sent, if it has this number or a higher one. The same one again only later."""
 
     kind: Kind
     document_number: Hyper

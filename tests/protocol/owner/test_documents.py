@@ -78,14 +78,19 @@ def test_higher_number_is_requested_once_verified_and_announced_on() -> None:
     assert late.sent_messages(OwnerNotice) == [notice(CARD, 7, card(7))]
 
 
-def test_document_is_sent_once_for_each_link_and_number() -> None:
+def test_document_is_sent_again_on_request_but_not_at_once() -> None:
     runtime = FakeRuntime()
     peer = owned_peer(runtime)
     greedy = neighbor(peer, LIAR)
     peer.owner.documents.offer(CARD, card(7))
-    for _ in range(100):
-        greedy.remote_sends(OwnerWant(CARD, 7), OwnerWant(LIST, 1))
-    assert greedy.sent_messages(OwnerDocument) == [OwnerDocument(CARD, card(7))]
+    for count in (1, 2):
+        for _ in range(100):
+            greedy.remote_sends(OwnerWant(CARD, 7), OwnerWant(LIST, 1))
+        assert greedy.sent_messages(OwnerDocument) == [OwnerDocument(CARD, card(7))] * count
+        runtime.advance(WANT_TIMEOUT_S)
+    peer.owner.documents.offer(CARD, card(8))
+    greedy.remote_sends(OwnerWant(CARD, 8))
+    assert greedy.sent_messages(OwnerDocument)[-1] == OwnerDocument(CARD, card(8))
 
 
 def test_peer_without_an_owner_ignores_documents() -> None:
@@ -154,6 +159,34 @@ def test_neighbor_that_announces_and_does_not_deliver_is_passed_over_for_a_minut
     assert len(liar.sent_messages(OwnerWant)) == 1
     runtime.advance(UNDELIVERED_S + 2)
     assert len(liar.sent_messages(OwnerWant)) == 2  # asked again, in case it was slow
+
+
+def test_document_that_arrives_after_all_neighbors_were_passed_over_is_adopted() -> None:
+    runtime = FakeRuntime()
+    peer = owned_peer(runtime)
+    slow = [neighbor(peer, each) for each in (HONEST, OTHER)]
+    document = revocations(3, LIAR)
+    for each in slow:
+        each.remote_sends(notice(LIST, 3, document))
+    runtime.advance(2 * WANT_TIMEOUT_S + 0.1)
+    assert peer.counters.owner_undelivered == 2
+    slow[0].remote_sends(OwnerDocument(LIST, document))
+    assert [event.serials for event in runtime.events if isinstance(event, Revoked)] == [(SERIALS[LIAR],)]
+    slow[1].remote_sends(OwnerDocument(LIST, document))  # the other copy
+    assert not any(each.closed for each in slow)
+    slow[0].remote_sends(notice(LIST, 4, revocations(4)))
+    assert last_want(slow[0]) == OwnerWant(LIST, 4), "it has delivered, so it is not passed over"
+
+
+def test_late_document_other_than_the_announced_one_is_ignored() -> None:
+    runtime = FakeRuntime()
+    peer = owned_peer(runtime)
+    liar = neighbor(peer, LIAR)
+    liar.remote_sends(notice(CARD, 7, card(7)))
+    runtime.advance(WANT_TIMEOUT_S + 0.1)
+    liar.remote_sends(OwnerDocument(CARD, card(8)))
+    assert peer.owner.card is None
+    assert not liar.closed
 
 
 def test_false_announcement_does_not_delay_a_true_one() -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
 
 WANT_TIMEOUT_S = 2.0
-"""A neighbor that does not deliver what it announced within this time is passed over."""
+"""A neighbor that does not deliver what it announced within this time is passed over: the next one is asked. What it
+delivers later is used all the same. A neighbor gets the same document again only after this time."""
 UNDELIVERED_S = 60.0
 """It is not asked again for this time."""
 
@@ -72,8 +73,8 @@ class _Neighbor:
         self.wanted: dict[OwnerDocumentKind, tuple[int, bytes, Timer]] = {}
         """What was requested from it."""
         self.avoided_until: dict[OwnerDocumentKind, float] = {}
-        self.sent: dict[OwnerDocumentKind, int] = {}
-        """The numbers of the documents that it got."""
+        self.sent: dict[OwnerDocumentKind, tuple[int, float]] = {}
+        """The number of the document that it was sent last, and when."""
 
 
 class OwnerDocuments:
@@ -106,7 +107,7 @@ class OwnerDocuments:
         """Whether all neighbors have our document, as far as we know."""
         number = self.number(kind)
         return all(
-            max(each.sent.get(kind, 0), each.announced.get(kind, (0, b""))[0]) >= number
+            max(each.sent.get(kind, (0, 0.0))[0], each.announced.get(kind, (0, b""))[0]) >= number
             for each in self._neighbors.values()
         )
 
@@ -219,25 +220,31 @@ class OwnerDocuments:
         neighbor, document = self._neighbors.get(link), self._known.get(want.kind)
         if neighbor is None or document is None or document.number < want.document_number:
             return
-        if neighbor.sent.get(want.kind, 0) < document.number:
-            neighbor.sent[want.kind] = document.number
+        now = self._peer.runtime.now()
+        number, sent_at = neighbor.sent.get(want.kind, (0, 0.0))
+        if number < document.number or now - sent_at >= WANT_TIMEOUT_S:
+            neighbor.sent[want.kind] = document.number, now
             link.send(OwnerDocument(want.kind, document.document))
 
     def on_document(self, link: "Link", message: OwnerDocument) -> None:
         neighbor = self._neighbors.get(link)
-        wanted = neighbor.wanted.pop(message.kind, None) if neighbor is not None else None
-        if wanted is None or self._verifier is None:
-            return  # not requested, or no longer needed
-        number, wanted_hash, timer = wanted
-        timer.cancel()
+        if neighbor is None or self._verifier is None:
+            return
+        number, announced_hash = neighbor.announced.get(message.kind, (0, b""))
+        if (wanted := neighbor.wanted.pop(message.kind, None)) is not None:
+            number, announced_hash, timer = wanted
+            timer.cancel()
+        elif number <= self.number(message.kind) or hashlib.sha256(message.document).digest() != announced_hash:
+            return  # not announced, or no longer needed
         try:
             document = self._verifier.verify(message.kind, message.document)
         except OwnerDocumentError as problem:
             self._peer.counters.owner_forgeries += 1
             raise WireError(f"a document that the owner has not signed: {problem}") from None
-        if document.number < number or (document.number == number and document.hash != wanted_hash):
+        if document.number < number or (document.number == number and document.hash != announced_hash):
             self._peer.counters.owner_rollbacks += document.number < number
             raise WireError("another document than the one that was announced")
+        neighbor.avoided_until.pop(message.kind, None)  # it was slow, if it was passed over
         self._adopt(document)
 
     def tick(self) -> None:
