@@ -142,7 +142,7 @@ class Roster:
     # -- our own record
 
     def begin(self) -> None:
-        """This peer is a member."""
+        """This peer is connected: from now on it receives everything, so the others may count on it."""
         if self.is_enabled and not self._incarnation:
             self._publish()
 
@@ -159,8 +159,8 @@ class Roster:
                 self.sync.on_link_up(link)
                 self._unresponsive.pop(link.peer_id, None)
         self._apply(self._graph.update(self._peer.me.peer_id, links.neighbors))
-        is_urgent = reason in URGENT_REASONS or not self._incarnation
-        self._schedule_publish(0.0 if is_urgent else self._peer.settings.roster_publish_s)
+        if self._incarnation:
+            self._schedule_publish(0.0 if reason in URGENT_REASONS else self._peer.settings.roster_publish_s)
 
     def _schedule_publish(self, delay_s: float) -> None:
         now = self._peer.runtime.now()
@@ -174,7 +174,7 @@ class Roster:
 
     def _publish(self) -> None:
         self._publish_timer = None
-        if self._peer.is_member and self._peer.is_present:
+        if self._peer.state is PeerState.CONNECTED:
             is_first = not self._incarnation
             self._sign_and_flood(is_leaving=False)
             if is_first:
