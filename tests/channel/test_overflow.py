@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import broadloom
-from broadloom import Missed
+from broadloom import ChannelName, Missed
 from broadloom.transport.limits import Limits, TcpTuning
-from tests.channel.joined import connected_channels
+from broadloom.wire import PeerId, encode
+from broadloom.wire.exchange_messages import MAGIC, VERSION, DiscoverRequest, Hello
+from tests.channel.joined import connected_channels, unique_name
 from tests.support import eventually
 
 
@@ -80,6 +82,26 @@ async def test_pause_slows_author_and_loses_nothing() -> None:
         assert got == list(range(count))
         assert reader.missed_count == 0
         assert not reader._node.peer.is_paused
+
+
+async def test_exchange_in_progress_goes_on_while_reading_is_paused() -> None:
+    name = unique_name()
+    async with connected_channels(2, name=name, overflow="pause", inbox_messages_max=5) as (author, reader):
+        node, address = reader._node, reader._node.peer.me.address
+        connections = len(node._connections)
+        incoming, outgoing = await asyncio.open_connection(address.host, address.port)
+        await eventually(lambda: len(node._connections) > connections)
+        for number in range(40):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: node.peer.is_paused)
+        hello = Hello(MAGIC, VERSION, ChannelName.parse(name).id, PeerId(1), address, False, False)
+        outgoing.write(encode(hello) + encode(DiscoverRequest(False, 0, ())))
+        async with asyncio.timeout(20):
+            answer = await incoming.read(1 << 16)
+        assert answer, "closed without an answer"
+        outgoing.close()
+        await outgoing.wait_closed()
+        assert node.peer.is_paused
 
 
 @pytest.mark.parametrize("peers", [1, 2])

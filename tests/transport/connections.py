@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 from broadloom.protocol import ChannelName, PeerState
+from broadloom.protocol.link import Link
 from broadloom.security import PeerCredentials
 from broadloom.transport import BootstrapHosts, TcpNode
 from broadloom.transport.connection import TcpConnection
@@ -96,8 +97,8 @@ def ignore(_event: Any) -> None:
     """A callback that does nothing."""
 
 
-class RecordingHandler:
-    """Records everything that happens on one connection."""
+class RecordingHandler(Link):
+    """Records everything that happens on one connection. It is a link, so `TcpNode.pause_reading` concerns it."""
 
     def __init__(self) -> None:
         self.open_count = self.overflows = 0

@@ -19,7 +19,7 @@ from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState, Tu
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
-from broadloom.protocol.requests.direct_connection import DirectConnection
+from broadloom.protocol.link import Link
 from broadloom.security import InvalidKeyFileError
 from broadloom.security.keys import server_name_of
 from broadloom.transport.addresses import bind_host, resolve_host
@@ -274,16 +274,16 @@ class TcpNode:
     # -- flow control
 
     def pause_reading(self) -> None:
-        """The application does not keep up (`overflow="pause"`)."""
+        """The application does not keep up (`overflow="pause"`). Links are not read; exchanges and requests go on."""
         self.peer.set_paused(True)
         for connection in self._connections:
-            if not isinstance(connection.handler, DirectConnection):
+            if isinstance(connection.handler, Link):
                 connection.pause_reading()
 
     def resume_reading(self) -> None:
         self.peer.set_paused(False)
         for connection in self._connections:
-            if not isinstance(connection.handler, DirectConnection):
+            if isinstance(connection.handler, Link):
                 connection.resume_reading()
 
     # -- bootstrap hosts
