@@ -108,3 +108,12 @@ def test_message_that_can_never_be_sent_waits_forever() -> None:
     assert pacer.delay_s(501) == float("inf")
     assert pacer.delay_s(500) == 0
     assert Pacer(Quota(messages_per_s=0.01), lambda: 0.0).delay_s(1) == 0  # one message is always possible
+
+
+def test_author_that_may_send_one_message_in_a_minute_is_not_ahead() -> None:
+    quota, now = Quota(messages_per_s=1 / 60), 0.0
+    pacer, found = Pacer(quota, lambda: now), AuthorMeter(quota, 0, 0.0, -GRACE_S - 0.001, SLACK_S)
+    for number in range(1, 10):
+        now += pacer.delay_s(SIZE)
+        pacer.take(SIZE)
+        assert found.charge(number, number, SIZE, now, 0.0, now) == 0

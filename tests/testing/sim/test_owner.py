@@ -246,6 +246,16 @@ def test_layer_with_more_one_way_messages_than_the_quota_is_paced_and_not_cut_of
     assert [outcome.kind for outcome in replies] == [OutcomeKind.REPLIED] * duration_s, "the others have their turn"
 
 
+def test_member_that_may_send_one_request_in_twenty_seconds_is_not_refused() -> None:
+    simulation, (caller, callee, _) = with_request_quota(5, Quota(requests_per_s=1 / 20))
+    callee.peer.requests.handlers.set(LAYER, lambda incoming: incoming.reply(b"yes"), 64)
+    replies: list[Outcome] = []
+    for _ in range(5):
+        caller.peer.requests.request(callee.peer.me.peer_id, b"?", 120.0, replies.append, layer=LAYER)
+    simulation.run_for(100)
+    assert [outcome.kind for outcome in replies] == [OutcomeKind.REPLIED] * 5
+
+
 def test_newcomer_fetches_state_of_many_chunks_within_its_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     make, chunks = SimProgram._make, 24
     padding = b"".join(b" " * number + b"\n" + b" " * (CHUNK_BYTES_MAX - number - 1) for number in range(chunks))

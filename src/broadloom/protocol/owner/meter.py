@@ -25,6 +25,11 @@ MEASURED_S = 5.0
 """The measured rate is about the last few seconds."""
 
 
+def capacity_s(quota: Quota, per_s: float | None) -> float:
+    """The burst of the quota, in seconds. A single message or request is always possible."""
+    return max(quota.burst_s, 1 / per_s) if per_s is not None else quota.burst_s
+
+
 class AuthorMeter:
     __slots__ = (
         "_ahead_s",
@@ -34,6 +39,7 @@ class AuthorMeter:
         "_credited_s",
         "_heard_at",
         "_highest",
+        "_messages_capacity_s",
         "_messages_s",
         "_quota",
         "_rates",
@@ -44,13 +50,14 @@ class AuthorMeter:
     def __init__(self, quota: Quota, last: int, sent_s: float, now: float, slack_s: float) -> None:
         self._quota = quota
         self._capacity_s = quota.burst_s + slack_s
+        self._messages_capacity_s = capacity_s(quota, quota.messages_per_s) + slack_s
         self._counting_from = now + GRACE_S
         self._highest = last
         self._sent_s = sent_s
         self._heard_at = now
         self._ahead_s = CLOCK_AHEAD_S
         self._credited_s = 0.0
-        self._messages_s = self._bytes_s = self._capacity_s
+        self._messages_s, self._bytes_s = self._messages_capacity_s, self._capacity_s
         """How much more it may send, in seconds of its quota."""
         self._spare_s = 0.0
         """Time that frames may still use which were overtaken by others."""
@@ -82,7 +89,7 @@ class AuthorMeter:
         ahead_s = 0.0
         if self._quota.messages_per_s is not None:
             level_s = self._messages_s + TOLERANCE * advance_s - count / self._quota.messages_per_s
-            self._messages_s = min(self._capacity_s, level_s)
+            self._messages_s = min(self._messages_capacity_s, level_s)
             ahead_s = max(ahead_s, -self._messages_s)
         if self._quota.bytes_per_s is not None:
             self._charge_bytes(size / self._quota.bytes_per_s, advance_s, has_gap=has_gap, is_late=not count)

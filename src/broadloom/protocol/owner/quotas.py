@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_at
 from broadloom.protocol.events import QuotaExceeded
 from broadloom.protocol.identity import Identity, Role
-from broadloom.protocol.owner.meter import GRACE_S, SLACK_S, TOLERANCE, UNSIGNED_SLACK_S, AuthorMeter
+from broadloom.protocol.owner.meter import GRACE_S, SLACK_S, TOLERANCE, UNSIGNED_SLACK_S, AuthorMeter, capacity_s
 from broadloom.wire import Frame, PeerId
 from broadloom.wire.exchange_messages import RejectReason
 
@@ -176,10 +176,10 @@ class QuotaEnforcer:
         quota = self._card.quota_of(identity.role if identity is not None else Role.PRODUCER)
         if quota is None or quota.requests_per_s is None or now - self._since < GRACE_S:
             return True
-        capacity_s = quota.burst_s + SLACK_S
-        level_s, at, count, since = self._callers.get(caller, (capacity_s, now, 0, now))
-        level_s = min(capacity_s, level_s + TOLERANCE * (now - at)) - 1 / quota.requests_per_s
-        self._callers[caller] = (level_s, now, count + 1, since) if level_s < capacity_s - 1 else (level_s, now, 1, now)
+        full_s = capacity_s(quota, quota.requests_per_s) + SLACK_S
+        level_s, at, count, since = self._callers.get(caller, (full_s, now, 0, now))
+        level_s = min(full_s, level_s + TOLERANCE * (now - at)) - 1 / quota.requests_per_s
+        self._callers[caller] = (level_s, now, count + 1, since) if level_s < full_s - 1 else (level_s, now, 1, now)
         if level_s < -AHEAD_S_MAX:
             self._cut(caller, identity, "requests", (count + 1) / max(1.0, now - since), quota.requests_per_s)
         return level_s >= 0
