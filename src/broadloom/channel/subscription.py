@@ -182,8 +182,9 @@ class Subscriptions:
             self._by_pattern.add(subscription.pattern, subscription)
 
     def remove(self, subscription: Subscription) -> None:
-        if self._open.pop(subscription, self) is self:
+        if subscription not in self._open:
             return
+        del self._open[subscription]
         self.tracked.pop(subscription, None)
         if subscription.pattern is None:
             self._to_all = tuple(each for each in self._to_all if each is not subscription)
