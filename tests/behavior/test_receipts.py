@@ -31,7 +31,8 @@ class Receipts:
             self.ended[key] = receipt
 
         key = (author.id, sequence)
-        author.peer.receipts.open(sequence, sequence, count, timeout_s, on_done)
+        receipts = author.peer.receipts
+        receipts.open(receipts.prepare(count), sequence, timeout_s, on_done)
         return key
 
     async def of(self, key: tuple[int, int], within_s: float = 30.0) -> Receipt:

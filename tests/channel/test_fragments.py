@@ -255,7 +255,10 @@ def small_fragments(number: int, data: bytes, kind: int = PayloadKind.DATA) -> l
 class ReassemblyReader:
     def __init__(self, bytes_max: int = 1 << 30) -> None:
         self.missed: list[Missed] = []
-        self.reassembler = Reassembler(bytes_max, self.missed.append)
+        self.undelivered: list[tuple[int, int]] = []
+        self.reassembler = Reassembler(
+            bytes_max, self.missed.append, lambda author, sequence: self.undelivered.append((author, sequence))
+        )
         self.received: list[Message] = []
         self.sequences: dict[int, int] = {}
 
@@ -317,6 +320,8 @@ def test_reassembler_yields_only_whole_messages_for_any_losses(
         if number not in whole and had and had[0] == 0 and had[-1] == len(parts[number]) - 1
     }
     assert sorted(reader.missed) == sorted(Missed(bodies[number][0], last[number], last[number]) for number in torn)
+    ended = {number for number, had in came.items() if had and had[-1] == len(parts[number]) - 1}
+    assert sorted(reader.undelivered) == sorted((bodies[number][0], last[number]) for number in ended - whole)
     is_open = {number for number, had in came.items() if had and had[0] == 0} - whole - torn
     assert len(reader.reassembler) == len(is_open)
     if not is_open:
@@ -346,6 +351,7 @@ def test_message_is_whole_or_missed_within_any_limit(
     assert not set(got) & missed
     assert len(got) == len(reader.received)
     assert len(missed) == len(reader.missed)
+    assert sorted(reader.undelivered) == sorted(missed)
     assert (len(reader.reassembler), reader.reassembler.held_bytes) == (0, 0)
     if sum(map(len, bodies)) <= 2 * bytes_max:
         assert all(len(body) > bytes_max for place, body in ends.items() if place in missed)
@@ -364,6 +370,7 @@ def test_stalest_partial_message_is_abandoned_and_reported() -> None:
         b"first%d" % number for number in range(1, PARTIAL_MESSAGES_MAX + 1)
     ]
     assert reader.missed == [Missed(7, 1, 1)]
+    assert reader.undelivered == [(7, PARTIAL_MESSAGES_MAX + 2)], "where its last fragment came"
     assert reader.reassembler.held_bytes == 0
 
 
@@ -406,6 +413,7 @@ def test_message_without_new_fragments_is_abandoned_and_reported_once() -> None:
     assert (len(reader.reassembler), reader.reassembler.held_bytes) == (0, 0)
     reader.feed(7, *stale[2:])  # too late
     assert reader.missed == [Missed(7, 2, 2)]
+    assert reader.undelivered == [(7, 3)]
     assert len(reader.reassembler) == 0
 
 

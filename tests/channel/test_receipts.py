@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 import broadloom.sync
-from broadloom import NotConnectedError
+from broadloom import Channel, Missed, NotConnectedError, Receipt
 from broadloom.channel.fragments import FRAGMENT_BYTES
+from broadloom.protocol import Tuning
+from broadloom.protocol.roster.roster import Roster
+from broadloom.wire.payload_kind import HAS_HEADERS, WANTS_RECEIPT
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import TIMEOUT_S, eventually
 
@@ -102,6 +105,137 @@ async def test_leaving_ends_the_wait() -> None:
         assert not receipt.confirmed
         with pytest.raises(NotConnectedError):
             await author.broadcast(b"hello", receipt="all")
+
+
+async def test_receiver_that_discards_a_large_message_does_not_confirm_it() -> None:
+    name = unique_name()
+    small = Tuning(message_bytes_max=FRAGMENT_BYTES, discovery_retry_s=0.1, leave_linger_s=0.05)
+    async with (
+        connected_channels(2, name=name) as (author, other),
+        connected_channels(1, name=name, settings=small) as (limited,),
+    ):
+        missed: list[Missed] = []
+        limited.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+        await eventually(lambda: len(author.members()) == 3)
+        waiting = asyncio.ensure_future(author.broadcast(bytes(2 * FRAGMENT_BYTES), receipt=2, timeout_s=TIMEOUT_S))
+        await eventually(lambda: missed)
+        after = await author.broadcast(b"small", receipt="all", timeout_s=TIMEOUT_S)
+        assert after.is_complete, "its report about both messages has arrived"
+        author._node.peer.receipts.end_all()
+        receipt = await waiting
+        assert (receipt.confirmed, receipt.missing) == (frozenset({other.peer_id}), frozenset({limited.peer_id}))
+        assert [each.first_sequence for each in missed] == [receipt.sequence]
+
+
+async def test_receiver_that_cannot_open_a_message_does_not_confirm_it() -> None:
+    async with connected_channels(2) as (author, other):
+        missed: list[Missed] = []
+        other.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+        await eventually(lambda: len(author.members()) == 2)
+        receipts = author._node.peer.receipts
+        sequence = author._node.peer.broadcast(b"no headers", kind=HAS_HEADERS | WANTS_RECEIPT)
+        done: list[Receipt] = []
+        receipts.open(receipts.prepare(None), sequence, TIMEOUT_S, done.append)
+        await eventually(lambda: missed)
+        after = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
+        assert after.is_complete
+        receipts.end_all()
+        assert [receipt.missing for receipt in done] == [{other.peer_id}]
+
+
+class Gate:
+    """Holds a channel before each fragment that it sends."""
+
+    def __init__(self, channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._wait_for_window = channel._wait_for_window
+        self._open = asyncio.Semaphore(0)
+        self.arrived = 0
+        monkeypatch.setattr(channel, "_wait_for_window", self._wait)
+
+    async def _wait(self, cost: int) -> None:
+        self.arrived += 1
+        await self._open.acquire()
+        await self._wait_for_window(cost)
+
+    async def reached(self, number: int) -> None:
+        """Wait until this fragment is next."""
+        await eventually(lambda: self.arrived == number)
+
+    def let_pass(self) -> None:
+        self._open.release()
+
+
+async def test_members_at_the_beginning_of_a_large_message_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = unique_name()
+    async with connected_channels(3, name=name) as (author, other, dying):
+        await eventually(lambda: len(author.members()) == 3)
+        gate = Gate(author, monkeypatch)
+        sending = asyncio.ensure_future(author.broadcast(bytes(2 * FRAGMENT_BYTES), receipt="all", timeout_s=TIMEOUT_S))
+        gate.let_pass()
+        await gate.reached(2)
+        async with connected_channels(1, name=name) as (newcomer,):
+            dying.abort()
+            await eventually(
+                lambda: {each.peer_id for each in author.members()} == {author.peer_id, other.peer_id, newcomer.peer_id}
+            )
+            gate.let_pass()
+            receipt = await sending
+        assert (receipt.confirmed, receipt.gone) == (frozenset({other.peer_id}), frozenset({dying.peer_id}))
+        assert not receipt.missing
+
+
+async def test_member_that_joins_within_a_large_message_does_not_confirm_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = unique_name()
+    async with connected_channels(2, name=name) as (author, other):
+        await eventually(lambda: len(author.members()) == 2)
+        gate = Gate(author, monkeypatch)
+        sending = asyncio.ensure_future(author.broadcast(bytes(2 * FRAGMENT_BYTES), receipt=2, timeout_s=TIMEOUT_S))
+        gate.let_pass()
+        await gate.reached(2)
+        async with connected_channels(1, name=name) as (newcomer,):
+            await eventually(lambda: len(author.members()) == 3)
+            gate.let_pass()
+            await other.receive(TIMEOUT_S)
+            gate.let_pass()
+            after = await author.broadcast(b"small", receipt=2, timeout_s=TIMEOUT_S)
+            assert after.confirmed == {other.peer_id, newcomer.peer_id}
+            author._node.peer.receipts.end_all()
+            receipt = await sending
+        assert receipt.confirmed == {other.peer_id}
+
+
+async def test_time_counts_from_the_moment_the_message_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeout_s = 2.0
+    async with connected_channels(2) as (author, other):
+        await eventually(lambda: len(author.members()) == 2)
+        gate = Gate(author, monkeypatch)
+        started_at = author._node.now()
+        sending = asyncio.ensure_future(author.broadcast(b"hello", receipt="all", timeout_s=timeout_s))
+        await eventually(lambda: author._node.now() > started_at + timeout_s)
+        gate.let_pass()
+        receipt = await sending
+        assert receipt.confirmed == {other.peer_id}
+
+
+async def test_message_waits_only_briefly_for_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected_channels(2) as (author, other):
+        monkeypatch.setattr(Roster, "is_complete", False)
+        sending = asyncio.ensure_future(author.broadcast(b"hello", receipt=1, timeout_s=10 * TIMEOUT_S))
+        await other.receive(TIMEOUT_S)
+        receipt = await asyncio.wait_for(sending, TIMEOUT_S)
+        assert receipt.confirmed == {other.peer_id}
+        assert not receipt.is_roster_complete
+
+
+async def test_abort_ends_the_wait() -> None:
+    async with connected_channels(2) as (author, other):
+        await author.wait_for_roster(TIMEOUT_S)
+        other._node.pause_reading()
+        waiting = asyncio.ensure_future(author.broadcast(b"hello", receipt="all", timeout_s=10 * TIMEOUT_S))
+        await eventually(lambda: author._node.peer.receipts.open_count)
+        author.abort()
+        receipt = await asyncio.wait_for(waiting, TIMEOUT_S)
+        assert receipt.missing == {other.peer_id}
 
 
 @pytest.mark.parametrize(

@@ -60,3 +60,14 @@ def check_count(name: str, count: object, least: int = 1) -> None:
         raise TypeError(f"{name} must be a whole number, not {type(count).__name__}")
     if count < least:
         raise ValueError(f"{name}={count}: must be at least {least}")
+
+
+def receipt_count(receipt: object) -> int | None:
+    """How many members must confirm; None for all."""
+    if receipt == "all":
+        return None
+    if isinstance(receipt, bool) or not isinstance(receipt, int):
+        raise TypeError(f'receipt must be "all" or a number of members, not {receipt!r}')
+    if receipt < 1:
+        raise ValueError(f"receipt={receipt}: at least one member must confirm")
+    return receipt

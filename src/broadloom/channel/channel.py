@@ -87,7 +87,9 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         self._secondary_nodes: list[TcpNode] = []
         self._merge: PeerSetMerge | None = None
         self._on_missed_weakly = weak(self._on_missed)
-        self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed_weakly)
+        self._reassembler = Reassembler(
+            node.settings.message_bytes_max, self._on_missed_weakly, weak(self._on_undelivered)
+        )
         self._stale_check_timer: asyncio.TimerHandle | None = None
         """Runs while large messages are incomplete."""
         self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
@@ -313,7 +315,12 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     def _on_malformed_headers(self, batch: Batch, index: int, problem: WireError) -> None:
         self._node.peer.counters.malformed_headers += 1
+        self._on_undelivered(batch.author, batch.first_sequence + index)
         super()._on_malformed_headers(batch, index, problem)
+
+    def _on_undelivered(self, author: PeerId, sequence: int) -> None:
+        """A message that arrived was discarded: receipts do not confirm it."""
+        self._node.peer.reporter.on_undelivered(author, sequence)
 
     def _on_missed(self, missed: Missed) -> None:
         self._subscriptions.on_missed(missed)

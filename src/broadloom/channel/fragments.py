@@ -48,10 +48,18 @@ class _Partial:
 class Reassembler:
     """The incomplete large messages of a channel."""
 
-    def __init__(self, bytes_max: int, report_missed: Callable[[Missed], None]) -> None:
+    def __init__(
+        self,
+        bytes_max: int,
+        report_missed: Callable[[Missed], None],
+        on_undelivered: Callable[[PeerId, int], None],
+    ) -> None:
         self._bytes_max = bytes_max
         """Limit for one message; all incomplete messages together may hold twice as much."""
         self._report_missed = report_missed
+        self._on_undelivered = on_undelivered
+        """Called with the last fragment of each message that is not delivered, reported as missed or not: a receipt is
+        about that number."""
         self._partials: dict[tuple[PeerId, int], _Partial] = {}
         """In order of last progress, the stalest first."""
         self.held_bytes = 0
@@ -73,15 +81,19 @@ class Reassembler:
                 if partial is not None:
                     self._abandon(key, partial)  # restarted before its end
                 partial = self._begin()
-            if partial is None:  # it began before we joined, or its first fragment was reported as missed
-                if self.reports_headless and index + 1 >= count:
-                    self._report_missed(Missed(message.author, message.sequence, message.sequence))
+            if partial is None:  # it began before we joined, or its beginning was reported as missed
+                if index + 1 >= count:
+                    self._on_undelivered(message.author, message.sequence)
+                    if self.reports_headless:
+                        self._report_missed(Missed(message.author, message.sequence, message.sequence))
                 continue
             self._partials[key] = partial
             self._add(partial, index, message)
             if index + 1 >= count:
                 data = self._complete(key, partial, kind)
-                if data is not None:
+                if data is None:
+                    self._on_undelivered(message.author, message.sequence)
+                else:
                     yield Batch(message.author, message.sequence, (data,), message.hops, kind)
 
     def abandon_stale(self) -> None:

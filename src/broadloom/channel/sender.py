@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import Any, Final, Literal, overload
 
-from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.arguments import check_callback, check_positive_timeout, receipt_count
 from broadloom.channel.filtered_sender import FilteredSender
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
 from broadloom.channel.loop_bound import running_loop
@@ -25,16 +25,13 @@ from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
 from broadloom.protocol.identity import Role
 from broadloom.protocol.owner.pacer import Pacer
-from broadloom.protocol.receipts.receipts import OPEN_MAX, Receipt
+from broadloom.protocol.receipts.receipts import OPEN_MAX, OpenReceipt, Receipt
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 from broadloom.wire.file_payload import encode_file
 from broadloom.wire.identity_messages import IDENTITY_KIND, advert, identification
 from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
 from broadloom.wire.payload_kind import CONTENT_MASK, HAS_HEADERS, WANTS_RECEIPT, PayloadKind, layer_kind
-
-if TYPE_CHECKING:
-    pass
 
 GRANTED_BYTES = 4 << 10
 """Amount that may be sent before flow control is consulted again."""
@@ -44,6 +41,8 @@ YIELD_BYTES = 128 << 10
 """`broadcast` yields to the event loop after this amount, so that a busy author does not starve its own process."""
 TTL_MS_MAX = 0xFFFFFFFF
 RECEIPT_TIMEOUT_S = 10.0
+ROSTER_WAIT_S_MAX = 1.0
+"""A message with a receipt waits this long for a roster that is not complete."""
 QUOTA_PAUSE_S_MAX = 1.0
 """An author that waits for its quota looks again after this time: the card may have changed."""
 TEXT_REMEDY = "broadcast_text or broadcast_json"
@@ -51,6 +50,8 @@ CONNECTED: Final = PeerState.CONNECTED
 DATA: Final[int] = PayloadKind.DATA
 NORMAL: Final = Priority.NORMAL
 """Constants here, because looking up a member of an enum takes longer than the rest of a check."""
+OnSent = Callable[[int], None]
+"""Called with the bytes of a large message that were sent so far."""
 
 
 class Sender(FilteredSender):
@@ -64,8 +65,6 @@ class Sender(FilteredSender):
         pass a filter, never has any."""
         self._sent_since_yield = 0
         self._fragmented_count = 0
-        self._last_large = (0, 0)
-        """Numbers of the first and the last fragment of the large message that was sent last."""
         self._pacer: Pacer | None = None
         """Keeps this member to its quota; None without one."""
 
@@ -120,7 +119,7 @@ class Sender(FilteredSender):
         - `priority`: a receiver that cannot keep up skips messages of lower priority first.
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         - `receipt`: wait until all members have the message, or this many, and return a `Receipt` instead; after
-          `timeout_s`, whatever it says by then (`receipt.is_complete`).
+          `timeout_s` from the moment it is sent, whatever it says by then (`receipt.is_complete`).
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
@@ -140,19 +139,27 @@ class Sender(FilteredSender):
         self, data: bytes, kind: int, priority: int, ttl_s: float | None, receipt: object, timeout_s: float
     ) -> Receipt:
         self._check_loop()
-        count = _receipt_count(receipt)
+        count = receipt_count(receipt)
         check_positive_timeout(timeout_s)
-        peer, now = self._node.peer, self._node.now
-        deadline = now() + timeout_s
+        peer = self._node.peer
         if peer.receipts.open_count >= OPEN_MAX:
             raise BusyError(f"{OPEN_MAX:,} receipts are waited for; wait for some of them")
         if peer.state is CONNECTED:
             with suppress(TimeoutError):  # members that we do not know of yet would not be counted
-                await self._wait_until_roster_is_complete(timeout_s)
-        last = await self._broadcast_kind(data, kind | WANTS_RECEIPT, priority, ttl_s)
-        first = self._last_large[0] if self._last_large[1] == last else last
+                await self._wait_until_roster_is_complete(min(timeout_s, ROSTER_WAIT_S_MAX))
+        waiting: OpenReceipt | None = None
+
+        def on_sent(_done_bytes: int) -> None:
+            """The members that are present now count."""
+            nonlocal waiting
+            if waiting is None:
+                waiting = peer.receipts.prepare(count)
+
+        sequence = await self._broadcast_kind(data, kind | WANTS_RECEIPT, priority, ttl_s, on_sent)
+        on_sent(len(data))  # a message without fragments
+        assert waiting is not None
         done: asyncio.Future[Receipt] = self._loop.create_future()
-        waiting = peer.receipts.open(first, last, count, max(0.0, deadline - now()), _set_result(done))
+        peer.receipts.open(waiting, sequence, timeout_s, _set_result(done))
         try:
             return await done
         finally:
@@ -161,18 +168,23 @@ class Sender(FilteredSender):
     @abstractmethod
     async def _wait_until_roster_is_complete(self, timeout_s: float | None) -> None: ...
 
-    async def _broadcast_kind(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
-        """All broadcasts but files and those of `broadcast_nowait` come here."""
+    async def _broadcast_kind(
+        self, data: bytes, kind: int, priority: int, ttl_s: float | None, on_sent: OnSent | None = None
+    ) -> int:
+        """All broadcasts but files and those of `broadcast_nowait` come here. `on_sent` is called after each
+        fragment of a large message."""
         if self._filter is not None:
             data, kind, priority, ttl_s = await self._filtered(data, kind, priority, ttl_s)
-        return await self._broadcast_unfiltered(data, kind, priority, ttl_s)
+        return await self._broadcast_unfiltered(data, kind, priority, ttl_s, on_sent)
 
-    async def _broadcast_unfiltered(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
+    async def _broadcast_unfiltered(
+        self, data: bytes, kind: int, priority: int, ttl_s: float | None, on_sent: OnSent | None = None
+    ) -> int:
         """For what has passed the filter, and for messages of a layer that contain nothing of the application."""
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
-                return await self._broadcast_large(data, kind, priority, ttl_s)
+                return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
             if self._pacer is not None:
                 self._check_loop()
                 await self._wait_for_window(cost)
@@ -318,7 +330,7 @@ class Sender(FilteredSender):
         kind: int,
         priority: int,
         ttl_s: float | None,
-        on_sent: Callable[[int], None] | None = None,
+        on_sent: OnSent | None = None,
     ) -> int:
         """Send fragments; other messages may be sent in between."""
         self._check_loop()
@@ -326,19 +338,19 @@ class Sender(FilteredSender):
         self._check_quota_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
-        first = sequence = done = 0
+        sequence = done = 0
         for part in fragment(self._fragmented_count, data, kind & ~WANTS_RECEIPT):
             await self._wait_for_window(len(part))
             if self._pacer is not None:
                 await self._wait_for_quota(len(part), is_fragment=True)
-            sequence = self._send(part, PayloadKind.FRAGMENT | kind & WANTS_RECEIPT, priority, ttl_ms)
-            first = first or sequence
             done = min(done + FRAGMENT_BYTES, len(data))
+            # The last fragment is where the message is delivered or missed, so the receipt is for its number.
+            flag = kind & WANTS_RECEIPT if done == len(data) else 0
+            sequence = self._send(part, PayloadKind.FRAGMENT | flag, priority, ttl_ms)
             if on_sent is not None:
                 on_sent(done)
             if done < len(data):  # at the end there is no pause between the number and the return
                 await asyncio.sleep(0)
-        self._last_large = first, sequence
         return sequence
 
     async def _reserve(self, cost: int) -> None:
@@ -416,17 +428,6 @@ class Sender(FilteredSender):
             raise MessageTooLargeError(
                 f"message of {size:,} bytes: at most {limit:,} are allowed (ChannelSettings.message_bytes_max)"
             )
-
-
-def _receipt_count(receipt: object) -> int | None:
-    """How many members must confirm; None for all."""
-    if receipt == "all":
-        return None
-    if isinstance(receipt, bool) or not isinstance(receipt, int):
-        raise TypeError(f'receipt must be "all" or a number of members, not {receipt!r}')
-    if receipt < 1:
-        raise ValueError(f"receipt={receipt}: at least one member must confirm")
-    return receipt
 
 
 def _set_result(done: "asyncio.Future[Receipt]") -> Callable[[Receipt], None]:

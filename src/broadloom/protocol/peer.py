@@ -214,6 +214,7 @@ class Peer:
         """The runtime has dropped all connections, as a crash would: no event, no `Leave`."""
         self.state = PeerState.LEFT
         self.requests.close()
+        self.receipts.end_all()
 
     # -- for the parts
 

@@ -35,13 +35,11 @@ class DeliveryReport(WireMessage):
     missed: Annotated[tuple[int, ...], xdr.array(xdr.HYPER, MISSED_ENDS_MAX)]
     """First and last number of each range."""
 
-    def covers(self, first: int, last: int) -> bool:
-        """Whether all messages from `first` to `last` were delivered."""
+    def covers(self, sequence: int) -> bool:
+        """Whether this message was delivered."""
         ends = iter(self.missed)
-        return (
-            self.first <= first
-            and last <= self.last
-            and not any(start <= last and first <= end for start, end in zip(ends, ends, strict=True))
+        return self.first <= sequence <= self.last and not any(
+            start <= sequence <= end for start, end in zip(ends, ends, strict=True)
         )
 
 

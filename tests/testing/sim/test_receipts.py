@@ -50,7 +50,7 @@ def test_receipt_for_a_number_counts_members_that_the_roster_learns_of_later(see
         if newcomer.is_connected and not known:
             known.append(len(author.peer.roster.peer_ids()))
             sequence = author.broadcast(b"who has it?", kind=WANTS_RECEIPT)
-            author.peer.receipts.open(sequence, sequence, 1, TIMEOUT_S, receipts.append)
+            author.peer.receipts.open(author.peer.receipts.prepare(1), sequence, TIMEOUT_S, receipts.append)
 
     newcomer.on_event = broadcast_at_once
     assert sim.run_until(lambda: bool(receipts), 2 * TIMEOUT_S)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broadloom.protocol.receipts.reporter import REPORT_PURPOSE, STRANGERS_MAX
+from broadloom.protocol.receipts.reporter import REPORT_PURPOSE, UNLISTED_REPORTS_MAX
 from broadloom.wire import PeerId
 from broadloom.wire.receipt_messages import DeliveryReport
 from broadloom.wire.types import SignedReport
@@ -46,30 +46,26 @@ class Receipt:
 
 
 class OpenReceipt:
-    """A receipt that is waited for."""
+    """A receipt that is waited for, or will be once its message is sent."""
 
     __slots__ = (
-        "confirmed", "count", "expected", "first", "is_roster_complete", "last", "on_done", "timer", "unreachable",
+        "confirmed", "count", "expected", "is_roster_complete", "on_done", "sequence", "timer", "unreachable",
     )  # fmt: skip
 
     def __init__(
         self,
-        first: int,
-        last: int,
+        count: int | None,
         expected: dict[PeerId, None],
         unreachable: frozenset[PeerId],
         is_roster_complete: bool,
-        count: int | None,
-        on_done: Callable[[Receipt], None],
     ) -> None:
-        self.first = first
-        self.last = last
+        self.count = count
+        """How many members must have it; None: all."""
         self.expected = expected
         self.unreachable = unreachable
         self.is_roster_complete = is_roster_complete
-        self.count = count
-        """How many members must have it; None: all."""
-        self.on_done = on_done
+        self.sequence = 0
+        self.on_done: Callable[[Receipt], None]
         self.confirmed: dict[PeerId, None] = {}
         self.timer: Timer | None = None
 
@@ -78,7 +74,7 @@ class OpenReceipt:
         return (
             (self.count is not None or report.peer_id in self.expected)
             and report.peer_id not in self.confirmed
-            and report.covers(self.first, self.last)
+            and report.covers(self.sequence)
         )
 
 
@@ -86,22 +82,24 @@ class Receipts:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self._open: dict[OpenReceipt, None] = {}
-        self._of_strangers: dict[PeerId, tuple[DeliveryReport, SignedReport]] = {}
+        self._from_unlisted: dict[PeerId, tuple[DeliveryReport, SignedReport]] = {}
         """The newest reports of peers that are not in the roster yet, while a number of members is waited for."""
 
-    def open(
-        self, first: int, last: int, count: int | None, timeout_s: float, on_done: Callable[[Receipt], None]
-    ) -> OpenReceipt:
-        """Wait until `count` members, or all, have confirmed messages `first` to `last` of this peer. `on_done` is
-        called exactly once, later, unless the receipt is closed."""
+    def prepare(self, count: int | None) -> OpenReceipt:
+        """A receipt of `count` members, or of all that are present now. To be called when the message is sent: of a
+        large one, the first fragment."""
         roster = self._peer.roster
         expected = {PeerId(each): None for each in roster.primary_ids() if each != self._peer.me.peer_id}
-        receipt = OpenReceipt(first, last, expected, roster.unreachable_ids(), roster.is_complete, count, on_done)
+        return OpenReceipt(count, expected, roster.unreachable_ids(), roster.is_complete)
+
+    def open(self, receipt: OpenReceipt, sequence: int, timeout_s: float, on_done: Callable[[Receipt], None]) -> None:
+        """Wait until the members have confirmed this message: of a large one, the last fragment. To be called as soon
+        as it is sent. `on_done` is called exactly once, later, unless the receipt is closed."""
+        receipt.sequence, receipt.on_done = sequence, on_done
         self._open[receipt] = None
         receipt.timer = self._peer.runtime.call_later(timeout_s, self._end, receipt)
-        if not expected and count is None:
+        if not receipt.expected and receipt.count is None:
             self._peer.runtime.call_soon(lambda: self._end(receipt))
-        return receipt
 
     @property
     def open_count(self) -> int:
@@ -109,10 +107,12 @@ class Receipts:
 
     def close(self, receipt: OpenReceipt) -> None:
         """Nobody waits for it any more."""
-        if self._open.pop(receipt, receipt) is None and receipt.timer is not None:
-            receipt.timer.cancel()
+        if receipt in self._open:
+            del self._open[receipt]
+            if receipt.timer is not None:
+                receipt.timer.cancel()
         if not self._open:
-            self._of_strangers.clear()
+            self._from_unlisted.clear()
 
     def on_report(self, report: DeliveryReport, signed: SignedReport) -> None:
         waiting = [each for each in self._open if each.waits_for(report)]
@@ -130,8 +130,8 @@ class Receipts:
             self._check(receipt)
 
     def _keep(self, report: DeliveryReport, signed: SignedReport) -> None:
-        if report.peer_id in self._of_strangers or len(self._of_strangers) < STRANGERS_MAX:
-            self._of_strangers[PeerId(report.peer_id)] = report, signed
+        if report.peer_id in self._from_unlisted or len(self._from_unlisted) < UNLISTED_REPORTS_MAX:
+            self._from_unlisted[PeerId(report.peer_id)] = report, signed
 
     def _check(self, receipt: OpenReceipt) -> None:
         """End it if nobody is left to wait for."""
@@ -152,7 +152,7 @@ class Receipts:
         gone = frozenset(each for each in left if self._peer.roster.get(each) is None)
         receipt.on_done(
             Receipt(
-                receipt.last,
+                receipt.sequence,
                 confirmed,
                 frozenset(left) - gone,
                 gone,
@@ -164,12 +164,12 @@ class Receipts:
         )
 
     def tick(self) -> None:
-        for peer_id in [each for each in self._of_strangers if self._peer.roster.get(each) is not None]:
-            self.on_report(*self._of_strangers.pop(peer_id))
+        for peer_id in [each for each in self._from_unlisted if self._peer.roster.get(each) is not None]:
+            self.on_report(*self._from_unlisted.pop(peer_id))
         for receipt in list(self._open):
             self._check(receipt)  # members may have left
 
     def end_all(self) -> None:
-        """This peer leaves."""
+        """This peer leaves, or is gone."""
         for receipt in list(self._open):
             self._end(receipt)

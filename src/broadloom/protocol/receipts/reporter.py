@@ -24,7 +24,7 @@ AUTHORS_MAX = 64
 """Authors whose reports are passed on at a time; the least recently used is forgotten."""
 EXPIRY_S = 30.0
 """An author is forgotten when this time has passed since its last message with a receipt."""
-STRANGERS_MAX = 64
+UNLISTED_REPORTS_MAX = 64
 """Reports of members that are not in the roster yet, per author."""
 
 
@@ -69,12 +69,21 @@ class DeliveryReporter:
         self._schedule(author, reports)
 
     def on_missed(self, missed: "Missed") -> None:
+        """These messages will not be delivered."""
         reports = self._authors.get(missed.author)
-        if reports is None or not reports.first:
-            return
-        reports.missed.append((missed.first_sequence, missed.last_sequence))
+        if reports is not None and reports.first:
+            self._add_missed(reports, missed.first_sequence, missed.last_sequence)
+
+    def on_undelivered(self, author: PeerId, sequence: int) -> None:
+        """This message arrived, but the application does not get it. Called before `on_delivered` for the same message:
+        of several local peers, another one may have got it first."""
+        self._add_missed(self._used(author), sequence, sequence)
+
+    @staticmethod
+    def _add_missed(reports: _AuthorReports, first: int, last: int) -> None:
+        reports.missed.append((first, last))
         if 2 * len(reports.missed) > MISSED_ENDS_MAX:  # claim less
-            reports.first = missed.last_sequence + 1
+            reports.first = 1 + max(end for _, end in reports.missed)
             reports.missed.clear()
 
     # -- reports of others
@@ -94,7 +103,7 @@ class DeliveryReporter:
         newest = reports.newest.get(report.peer_id)
         if newest is not None and newest[0] >= report.last:
             return
-        if newest is None and len(reports.newest) >= self._peer.roster.size + STRANGERS_MAX:
+        if newest is None and len(reports.newest) >= self._peer.roster.size + UNLISTED_REPORTS_MAX:
             return
         reports.newest[report.peer_id] = report.last, signed
         reports.unsent[report.peer_id] = None
@@ -129,37 +138,37 @@ class DeliveryReporter:
         reports = self._authors[author]
         reports.timer = None
         links = self._peer.links
-        # Without the way that the messages came, some neighbor knows another one.
-        targets = [reports.source] if self._has_way(reports) else list(links)
+        # If the link toward the author is down, send to all neighbors.
+        targets = [reports.source] if self._has_return_link(reports) else list(links)
         if not targets or not self._peer.is_present:
             return  # the next link sends everything (`on_links_changed`)
         signed = [reports.newest[each][1] for each in reports.unsent]
         reports.unsent.clear()
-        if reports.is_own_due:
+        window = self._peer.broadcaster.receiver.windows.get(author)
+        if reports.is_own_due and window is not None:
             reports.is_own_due = False
             reports.reported_at = self._peer.runtime.now()
-            signed.append(self._own_report(author, reports))
+            signed.append(self._own_report(author, reports, window.last_contiguous))
         for start in range(0, len(signed), REPORTS_MAX):
             for link in targets:
                 assert link is not None
                 link.send(DeliveryReports(tuple(signed[start : start + REPORTS_MAX])))
 
-    def _own_report(self, author: PeerId, reports: _AuthorReports) -> SignedReport:
-        window = self._peer.broadcaster.receiver.windows[author]
+    def _own_report(self, author: PeerId, reports: _AuthorReports, last: int) -> SignedReport:
         missed = tuple(each for ends in reports.missed for each in ends)
-        report = DeliveryReport(self._peer.me.peer_id, author, reports.first, window.last_contiguous, missed)
+        report = DeliveryReport(self._peer.me.peer_id, author, reports.first, last, missed)
         data = encode_report(report)
         return SignedReport(data, self._peer.roster.sign(REPORT_PURPOSE, data))
 
     def on_links_changed(self) -> None:
         """The neighbor on the way to an author may have died with our reports: all of them are sent again."""
         for author, reports in self._authors.items():
-            if not self._has_way(reports):
+            if not self._has_return_link(reports):
                 reports.unsent.update(dict.fromkeys(reports.newest))
                 reports.is_own_due = reports.first > 0
                 self._schedule(author, reports)
 
-    def _has_way(self, reports: _AuthorReports) -> bool:
+    def _has_return_link(self, reports: _AuthorReports) -> bool:
         source = reports.source
         return source is not None and self._peer.links.get(source.peer_id) is source
 

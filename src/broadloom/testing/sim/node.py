@@ -158,7 +158,8 @@ class SimNode:
         sequence = self.peer.broadcast(data, kind=kind if receipt_timeout_s is None else kind | WANTS_RECEIPT)
         self.checker.on_sent(self, sequence, data)
         if receipt_timeout_s is not None:
-            self.peer.receipts.open(sequence, sequence, None, receipt_timeout_s, self._on_receipt)
+            receipts = self.peer.receipts
+            receipts.open(receipts.prepare(None), sequence, receipt_timeout_s, self._on_receipt)
         return sequence
 
     def send(self, data: bytes, *, receipt_timeout_s: float | None = None) -> None:
