@@ -95,6 +95,21 @@ def test_members_beyond_a_partition_are_missing_then_unreachable() -> None:
     assert not late.is_complete
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_forged_reports_suppress_no_confirmation(seed: int) -> None:
+    sim = grown(seed, 16, hostile_count=3)
+    honest = [node for node in sim.members if not node.is_hostile]
+    ids = {node.peer.me.peer_id for node in honest}
+    for _ in range(3):
+        for author in honest:
+            author.broadcast(b"who has it?", receipt_timeout_s=TIMEOUT_S)
+        sim.run_for(2)
+    sim.run_for(TIMEOUT_S)
+    for author in honest:
+        assert [ids - receipt.confirmed for receipt in author.receipts] == 3 * [{author.peer.me.peer_id}]
+    assert sum(node.peer.counters.bad_signatures for node in honest) > 0, "forged reports were sent"
+
+
 def run_with_receipts(scenario: str, seed: int) -> None:
     run = load(scenario).with_receipts(TIMEOUT_S).run(seed, 12)
     finish_receipts(run, TIMEOUT_S)

@@ -1,6 +1,6 @@
 """`DeliveryReporter`: reports to authors what this member has delivered, and passes on the reports of others."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.wire import PeerId
 from broadloom.wire.fields import MISSED_ENDS_MAX, REPORTS_MAX
@@ -20,18 +20,37 @@ GATHER_S = 0.05
 REPORT_COST_S = 50e-6
 """The more members there are, the rarer each one reports: by this time for each, which is what a report costs the
 author."""
-AUTHORS_MAX = 64
-"""Authors whose reports are passed on at a time; the least recently used is forgotten."""
-EXPIRY_S = 30.0
-"""An author is forgotten when this time has passed since its last message with a receipt."""
+AUTHORS_MIN = 64
+"""Reports about this many authors are passed on at a time, or about as many as there are members; the least recently
+used author is forgotten. All are forgotten `retention_s` after their last message with a receipt: until then, members
+may still get it."""
 UNLISTED_REPORTS_MAX = 64
 """Reports of members that are not in the roster yet, per author."""
+
+
+class _Kept(NamedTuple):
+    """The newest report of another member."""
+
+    last: int
+    signed: SignedReport
+    is_verified: bool = False
 
 
 class _AuthorReports:
     """What is known about the deliveries of one author's messages."""
 
-    __slots__ = ("first", "is_own_due", "missed", "newest", "reported_at", "source", "timer", "unsent", "used_at")
+    __slots__ = (
+        "first",
+        "is_own_due",
+        "missed",
+        "newest",
+        "reported_at",
+        "source",
+        "timer",
+        "unlisted",
+        "unsent",
+        "used_at",
+    )
 
     def __init__(self, now: float) -> None:
         self.source: Link | None = None
@@ -42,8 +61,10 @@ class _AuthorReports:
         """...except these."""
         self.is_own_due = False
         """Something was delivered since our own last report."""
-        self.newest: dict[PeerId, tuple[int, SignedReport]] = {}
-        """The newest report of each other member, and how far it reaches."""
+        self.newest: dict[PeerId, _Kept] = {}
+        """By member. They are not verified, so the newest may be a forgery."""
+        self.unlisted: dict[PeerId, None] = {}
+        """Those of them that were not in the roster when they first reported."""
         self.unsent: dict[PeerId, None] = {}
         self.timer: Timer | None = None
         self.reported_at = -GATHER_S
@@ -97,17 +118,46 @@ class DeliveryReporter:
                 self._keep(report, signed)
 
     def _keep(self, report: DeliveryReport, signed: SignedReport) -> None:
+        """Keep the newest report of each member. They are verified only if two of one member conflict, so that a
+        forgery does not displace the true one. From then on, only verified ones of this member are kept: otherwise two
+        peers could send each other both of them forever."""
         reports = self._authors.get(report.author)
         if reports is None:
             return  # expired, or invented
-        newest = reports.newest.get(report.peer_id)
-        if newest is not None and newest[0] >= report.last:
+        member = PeerId(report.peer_id)
+        kept = reports.newest.get(member)
+        new = _Kept(report.last, signed)
+        if kept is None:
+            if not self._admit(reports, member):
+                return
+        elif signed == kept.signed or (kept.is_verified and new.last <= kept.last):
             return
-        if newest is None and len(reports.newest) >= self._peer.roster.size + UNLISTED_REPORTS_MAX:
-            return
-        reports.newest[report.peer_id] = report.last, signed
-        reports.unsent[report.peer_id] = None
+        elif kept.is_verified or new.last <= kept.last:
+            if not self._is_valid(member, new):
+                return
+            new = new._replace(is_verified=True)
+            if new.last <= kept.last and self._is_valid(member, kept):
+                reports.newest[member] = kept._replace(is_verified=True)
+                return
+        if member in reports.unsent:
+            self._flush(report.author)  # the newer one may be a forgery: both are sent
+        reports.newest[member] = new
+        reports.unsent[member] = None
         self._schedule(report.author, reports)
+
+    def _admit(self, reports: _AuthorReports, member: PeerId) -> bool:
+        """Whether there is room for the first report of a member. Any number of members can be invented."""
+        get = self._peer.roster.get
+        if get(member) is None:
+            if len(reports.unlisted) >= UNLISTED_REPORTS_MAX:
+                reports.unlisted = {each: None for each in reports.unlisted if get(each) is None}
+            if len(reports.unlisted) >= UNLISTED_REPORTS_MAX:
+                return False
+            reports.unlisted[member] = None
+        return True
+
+    def _is_valid(self, member: PeerId, kept: _Kept) -> bool:
+        return self._peer.roster.is_signed_by(member, REPORT_PURPOSE, kept.signed.report, kept.signed.signature)
 
     # -- sending
 
@@ -116,16 +166,16 @@ class DeliveryReporter:
         reports = self._authors.pop(author, None)
         if reports is None:
             reports = _AuthorReports(now)
-            if len(self._authors) >= AUTHORS_MAX:
+            if len(self._authors) >= max(AUTHORS_MIN, self._peer.roster.size):
                 self._forget(next(iter(self._authors)))
         self._authors[author] = reports
         reports.used_at = now
         return reports
 
     def _forget(self, author: PeerId) -> None:
-        timer = self._authors.pop(author).timer
-        if timer is not None:
-            timer.cancel()
+        if self._authors[author].timer is not None:
+            self._flush(author)
+        del self._authors[author]
 
     def _schedule(self, author: PeerId, reports: _AuthorReports) -> None:
         if reports.timer is None:
@@ -136,13 +186,14 @@ class DeliveryReporter:
 
     def _flush(self, author: PeerId) -> None:
         reports = self._authors[author]
-        reports.timer = None
-        links = self._peer.links
+        if reports.timer is not None:
+            reports.timer.cancel()
+            reports.timer = None
         # If the link toward the author is down, send to all neighbors.
-        targets = [reports.source] if self._has_return_link(reports) else list(links)
+        targets = [reports.source] if self._has_return_link(reports) else list(self._peer.links)
         if not targets or not self._peer.is_present:
             return  # the next link sends everything (`on_links_changed`)
-        signed = [reports.newest[each][1] for each in reports.unsent]
+        signed = [reports.newest[each].signed for each in reports.unsent]
         reports.unsent.clear()
         window = self._peer.broadcaster.receiver.windows.get(author)
         if reports.is_own_due and window is not None:
@@ -173,5 +224,6 @@ class DeliveryReporter:
         return source is not None and self._peer.links.get(source.peer_id) is source
 
     def tick(self, now: float) -> None:
-        for author in [each for each, reports in self._authors.items() if now - reports.used_at > EXPIRY_S]:
+        expiry_s = self._peer.settings.retention_s
+        for author in [each for each, reports in self._authors.items() if now - reports.used_at > expiry_s]:
             self._forget(author)

@@ -3,8 +3,8 @@ short of leaving the fabric.
 
 A hostile member keeps to the rules of membership, so that it stays a neighbor. It lies about the messages of others: it
 claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds
-or does not answer, overstates the age of what it relays, and drops half of it. About the roster it lies too
-(`RosterLies`). Its own deliveries are not checked.
+or does not answer, overstates the age of what it relays, drops half of it, and forges the delivery reports of others.
+About the roster it lies too (`RosterLies`). Its own deliveries are not checked.
 """
 
 import hashlib
@@ -16,8 +16,9 @@ from broadloom.testing.sim.node import SimNode
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, forwarded
 from broadloom.wire.exchange_messages import RejectReason
-from broadloom.wire.fields import BUCKET_COUNT
+from broadloom.wire.fields import BUCKET_COUNT, REPORTS_MAX
 from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
+from broadloom.wire.receipt_messages import DeliveryReport, DeliveryReports, encode_report
 from broadloom.wire.roster_messages import (
     MemberRecord,
     RosterBuckets,
@@ -28,7 +29,7 @@ from broadloom.wire.roster_messages import (
     decode_record,
     encode_record,
 )
-from broadloom.wire.types import AuthorState, RecordVersion, SignedRecord
+from broadloom.wire.types import AuthorState, RecordVersion, SignedRecord, SignedReport
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.plumtree import TreeState
@@ -42,6 +43,8 @@ CLAIMED_BEYOND = (1, 2, 3, 1000)
 LONG_AGO_MS = 10**9
 FORGERIES = 3
 """Forged records that a hostile member sends: with more, it would never have neighbors for long."""
+INVENTED_MEMBERS = 8
+LAST_MAX = (1 << 64) - 1
 
 
 class SimSigner:
@@ -121,6 +124,20 @@ class HostileNode(SimNode):
                 link.send(Unavailable(author, known + 1, known + 3, UnavailableReason.DROPPED))
         for link in self.peer.links:
             link.send(LastKnown(tuple(claims)))
+        if self.peer.reporter._authors:
+            self._forge_reports(self.random.choice(list(self.peer.reporter._authors)))
+
+    def _forge_reports(self, author: PeerId) -> None:
+        """Reports in the name of all others, newer than the true ones, and of members that do not exist."""
+        known = self.peer.broadcaster.receiver.windows[author].last_known
+        invented = [self.random.getrandbits(64) for _ in range(INVENTED_MEMBERS)]
+        forged = []
+        for member in [*invented, *self.victims][:REPORTS_MAX]:
+            last = known + self.random.choice((0, 1, LAST_MAX - known))
+            report = DeliveryReport(member, author, 1, last, ())
+            forged.append(SignedReport(encode_report(report), bytes(16)))
+        for link in self.peer.links:
+            link.send(DeliveryReports(tuple(forged)))
 
 
 class RosterLies:
