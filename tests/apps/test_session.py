@@ -11,7 +11,8 @@ import broadloom
 from broadloom import BroadloomError, NotConnectedError
 from broadloom.apps import auction, conference
 from broadloom.apps.auction.auctioneer import Auctioneer
-from broadloom.apps.session import own_name
+from broadloom.apps.session import READ_MAX, own_name
+from broadloom.order import Entry, Epoch
 from tests.apps.auction.saleroom import Saleroom
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import TIMEOUT_S, eventually
@@ -75,6 +76,19 @@ async def test_auctioneer_that_fails_ends_its_room_with_the_reason(
         monkeypatch.setattr(Auctioneer, "due", due)
         with pytest.raises(auction.AuctionError, match="a fault"):
             await notary.receive(timeout_s=TIMEOUT_S)
+
+
+async def test_other_tasks_run_while_a_late_joiner_applies_many_entries(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        room = await saleroom.open("anna")
+        author = room.channel.peer_id
+        for index in range(1, 10 * READ_MAX + 1):
+            room._order._deliver(Entry(index, Epoch(1, author), author, b"", is_final=True))
+        turns = 0
+        while room.ledger.number < 10 * READ_MAX:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 10
 
 
 async def test_timeout_for_an_event_is_checked_and_says_what_it_waited_for() -> None:

@@ -26,7 +26,7 @@ from broadloom import (
     StoreReadOnlyError,
     ordered,
 )
-from broadloom.order import Entry, OrderSettings, Resumed, SequencerChanged, Stalled
+from broadloom.order import Entry, OrderSettings, Resumed, SequencerChanged, Skipped, Stalled
 from broadloom.order.codec import LAYER
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import eventually, wait_until
@@ -189,6 +189,38 @@ async def test_reader_that_does_not_read_is_closed() -> None:
             ]  # fmt: skip
         with pytest.raises(broadloom.InboxOverflowError):
             await order.receive()
+
+
+async def test_late_joiner_reads_a_log_that_is_longer_than_what_it_may_leave_unread() -> None:
+    small = OrderSettings(stall_s=1.5, log_entries_max=32, unread_max=8)
+    async with connected_channels(2) as (one, two), ordered(one, "x", mode="available", settings=small) as order:
+        for number in range(1, 51):
+            await order.submit(b"%d" % number)
+            await order.receive()
+        async with ordered(two, "x", mode="available", from_index=1, settings=small) as late:
+            await eventually(lambda: late.unread_count > 8, "the log is here")
+            skipped = await late.receive()
+            assert isinstance(skipped, Skipped)
+            expected = [str(number) for number in range(skipped.last_index + 1, 51)]
+            assert len(expected) >= 32
+            assert await texts(late, len(expected)) == expected
+
+
+async def test_late_joiner_that_does_not_read_new_entries_is_closed() -> None:
+    small = OrderSettings(stall_s=1.5, unread_max=8)
+    async with connected_channels(2) as (one, two), ordered(one, "x", mode="available", settings=FAST) as order:
+        for number in range(1, 21):
+            await order.submit(b"%d" % number)
+        async with ordered(two, "x", mode="available", from_index=1, settings=small) as late:
+            await eventually(lambda: late.unread_count == 20, "the log is here")
+            for number in range(21, 29):
+                await order.submit(b"%d" % number)
+            await eventually(lambda: late.unread_count == 28, "what is new is here")
+            await order.submit(b"29")
+            await eventually(lambda: late._end_reason is not None, "it is closed")
+            assert await texts(late, 28) == [str(number) for number in range(1, 29)]
+            with pytest.raises(broadloom.InboxOverflowError, match="28 items were not read"):
+                await late.receive()
 
 
 async def test_submission_without_a_sequencer_times_out() -> None:

@@ -38,6 +38,8 @@ TIMEOUT_S = 10.0
 JOIN_TIMEOUT_S = 30.0
 """As for joining a channel."""
 LEAVE_TIMEOUT_S = 2.0
+READ_MAX = 256
+"""Entries that are applied before other tasks get a turn: a late joiner has many of them at once."""
 EVENTS_MAX = 10_000
 """Events that a program has not read; the oldest are dropped, and `Missed` says how many."""
 
@@ -183,6 +185,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         return self._conversation
 
     async def _read(self, order: Order) -> None:
+        count = 0
         try:
             async for item in order:
                 match item:
@@ -196,6 +199,9 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
                         self._on_skipped(item)
                         self._applied_index = item.last_index
                 self._wake()
+                count += 1
+                if count % READ_MAX == 0:
+                    await asyncio.sleep(0)
         except BroadloomError as problem:
             self._end(problem)
         self._on_left_channel()

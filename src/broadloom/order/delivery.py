@@ -19,6 +19,8 @@ class Delivery:
         self._start = 0
         """Entries up to here were not delivered."""
         self._last_delivered = 0
+        self.fetched_end = 0
+        """Entries up to here came all at once, when the log was last fetched or loaded."""
         self._moved_from: dict[tuple[PeerId, int], int] = {}
         self.has_diverged = False
 
@@ -32,7 +34,9 @@ class Delivery:
         return self._position is not None
 
     def start(self, end: int) -> None:
-        """This program has the log for the first time. By default it gets what follows, and its own entries."""
+        """This program has the log up to here. The first time decides where the application begins: by default with
+        what follows, and its own entries."""
+        self.fetched_end = end
         if self._position is None:
             self._position = self._before_own(end) if self._from_index is None else max(self._from_index - 1, 0)
             self._start = self._position

@@ -100,6 +100,11 @@ class Order(ItemReader[OrderItem], AsyncClosable):
             _check_index(from_index)
         self._settings = settings or OrderSettings()
         self._items: deque[OrderItem] = deque()
+        self._backlog_count = 0
+        """Unread items up to the last one of a fetched log. They do not count against `unread_max`: the program had no
+        turn to read them."""
+        self._backlog_end = 0
+        """The index of that last one. While some are unread, a further fetch counts, so the queue stays limited."""
         self._has_room = asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Placed]] = {}
         self._listeners: EventListeners[OrderEvent] = EventListeners(f"{channel.name}: {name}")
@@ -216,18 +221,23 @@ class Order(ItemReader[OrderItem], AsyncClosable):
     # -- receiving
 
     def _take(self) -> OrderItem | None:
+        self._backlog_count = max(0, self._backlog_count - 1)
         return self._items.popleft() if self._items else None
 
     def _awaited(self) -> str:
         return f"entry of {self.name}"
 
     def _deliver(self, entry: Entry) -> None:
+        if not self._backlog_count:
+            self._backlog_end = self._replica.delivery.fetched_end
+        if entry.index <= self._backlog_end:
+            self._backlog_count = len(self._items) + 1
         self._put(entry)
 
     def _put(self, item: OrderItem) -> None:
         if self._end_reason is not None:
             return
-        if len(self._items) >= self._settings.unread_max:
+        if len(self._items) - self._backlog_count >= self._settings.unread_max:
             self._end(InboxOverflowError(f"{self.name}: closed, because {len(self._items):,} items were not read"))
             return
         self._items.append(item)
@@ -290,6 +300,8 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         return self._listeners.events()
 
     def _emit(self, event: OrderEvent) -> None:
+        if isinstance(event, Rewound):
+            self._backlog_end = min(self._backlog_end, event.to_index)
         if isinstance(event, Rewound | Skipped):
             self._put(event)
         self._listeners.emit(event)

@@ -50,7 +50,8 @@ class OrderSettings:
     pending_bytes_max: int = 64 << 20
     """Submissions of all members that wait to be ordered."""
     unread_max: int = 65_536
-    """Entries that the program has not read. Beyond this the conversation is closed."""
+    """Entries that were ordered since the log was fetched, and that the program has not read. Beyond this the
+    conversation is closed."""
     stall_s: float = 3.0
     """A submission that is not ordered after this time is a reason to replace the sequencer, if another agrees. The
     other times are in proportion to it: choose a longer one where messages take longer."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import broadloom
 from broadloom.apps import game
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.games.gems import Gems
+from broadloom.order import OrderSettings
 from tests.channel.joined import QUICK, unique_name
 from tests.support import eventually
 
@@ -129,6 +131,19 @@ async def test_players_report_moves_shots_scores_arrival_and_departure() -> None
         expected = [["moved", {"x": 3, "y": 4}], ["shot", {"dx": 1, "dy": 0}], ["scored", {"points": 2}]]
         await eventually(lambda: ben.table.phase is game.Phase.OVER, "the score ends the game")
         assert ben.state == {"reports": [["player 1", *each] for each in expected]}
+
+
+async def test_late_joiner_of_a_long_agreed_game_has_the_state_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = partial(OrderSettings, log_entries_max=32, unread_max=8)
+    monkeypatch.setattr("broadloom.order.order.OrderSettings", small)
+    async with playing(Arena, "Anna", "Ben") as (anna, ben):
+        await eventually(lambda: anna.table.phase is ben.table.phase is game.Phase.RUNNING, "the game starts")
+        for number in range(50):
+            await anna.moved(number, number)
+        async with game.join(anna.channel.name, of=Arena(2), role="", **OPTIONS) as spectator:
+            await all_equal([anna, ben, spectator])
+            await ben.moved(1, 1)
+            await all_equal([anna, ben, spectator])
 
 
 @pytest.mark.parametrize("kind", [Chain, pytest.param(Gems, marks=pytest.mark.long)])
