@@ -303,7 +303,7 @@ def verify(
         with usage_errors(f"{path} is "):
             found = Receipt.decode(path.read_bytes())
         found.check(ledger)
-    contradicted_by = sorted({ledger.by_number[each].said.author for each in ledger.contradictions})
+    contradicted_by = sorted({ledger.by_number[each].signed.author for each in ledger.contradictions})
     values = {
         "auction": ledger.auction,
         "entries": len(ledger.records),
@@ -380,7 +380,7 @@ def _sale_fields(sale: "Sale") -> dict[str, Any]:
         **sale.lot.as_dict(),
         "seller": sale.lot.seller,
         "phase": sale.phase.value,
-        "asked": _text(sale.asked) if not sale.is_over else "",
+        "minimum_bid": _text(sale.minimum_bid) if not sale.is_over else "",
         "leader": leader.bidder if leader is not None else "",
         "winner": sale.winner,
         "price": _text(sale.price),
@@ -393,7 +393,7 @@ def _sale_table(sales: "list[Sale]") -> Any:
     rows = table(["lot", "title", "kind", "phase", "price", "leader", "bids", "ends"], right=("price", "bids"))
     for each in sales:
         leader = each.leader
-        price = each.price if each.is_over else leader.amount if leader is not None else each.asked
+        price = each.price if each.is_over else leader.amount if leader is not None else each.minimum_bid
         who = each.winner or (leader.bidder if leader is not None and not each.is_over else each.reason)
         cells = (each.lot.id, each.lot.title, each.lot.kind, each.phase, _text(price), who, f"{len(each.bids):,}")
         rows.add_row(

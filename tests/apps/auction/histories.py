@@ -234,7 +234,7 @@ class History(SimHistory):
         sale = self.random.choice(sales)
         lot = sale.lot
         if not lot.kind.is_sealed:
-            amount = sale.asked + self.random.choice((-1, 0, 0, 1, 5))
+            amount = sale.minimum_bid + self.random.choice((-1, 0, 0, 1, 5))
             bidder.say(Action.BID, lot.id, amount=max(amount, Decimal(1)))
             return
         bid = SealedBid(lot.start + self.random.randint(0, 6), f"{self.random.getrandbits(256):064x}")

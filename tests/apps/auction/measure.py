@@ -66,7 +66,7 @@ class Member:
     def _on_entry(self, entry: Entry) -> None:
         self.ledger.apply(entry.index, entry.data)
         outcome = self.ledger.by_number[entry.index]
-        began_at = self._bid_at.pop(outcome.said.statement.id, None)
+        began_at = self._bid_at.pop(outcome.signed.statement.id, None)
         if began_at is not None:
             assert outcome.error is None, outcome.error
             self._ask(entry.index, began_at, in_turn(self._notaries, self.runtime.peer_id))

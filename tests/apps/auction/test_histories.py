@@ -47,7 +47,7 @@ def test_side_without_a_majority_of_notaries_accepts_nothing_and_the_other_conti
     assert sim.run_until(lambda: all(each.ledger.results() == ben.ledger.results() for each in history.alive), 60.0)
 
     def late_bids() -> list[Outcome]:
-        return [each for each in ben.ledger.by_number.values() if each.said.author == "anna"]
+        return [each for each in ben.ledger.by_number.values() if each.signed.author == "anna"]
 
     assert sim.run_until(lambda: bool(late_bids()), 60.0)
     assert isinstance(late_bids()[0].error, ClosedError)

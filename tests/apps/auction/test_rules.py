@@ -69,7 +69,7 @@ def test_two_auctioneers_that_call_at_the_same_time_count_as_one() -> None:
     ledger.call(Action.LOWER, after=looked_at)
     with pytest.raises(ClosedError, match="has changed"):
         ledger.call(Action.LOWER, notary="notary-2", after=looked_at)
-    assert ledger.sale("lot-1").asked == Decimal("7.50")
+    assert ledger.sale("lot-1").minimum_bid == Decimal("7.50")
 
 
 def test_first_dutch_bid_pays_the_price_of_its_place_in_the_order() -> None:
@@ -89,7 +89,7 @@ def test_dutch_price_stops_at_the_reserve_and_the_lot_is_unsold() -> None:
     ledger = HandLedger()
     ledger.open("dutch", reserve=4)
     assert isinstance(ledger.close(), Unsold)
-    assert ledger.sale("lot-1").asked == Decimal(4)
+    assert ledger.sale("lot-1").minimum_bid == Decimal(4)
 
 
 @pytest.mark.parametrize(("kind", "price"), [("sealed", 30), ("vickrey", 20)])

@@ -18,7 +18,7 @@ from broadloom.apps.auction.entries import AuctionEntry, Opened
 from broadloom.apps.auction.errors import AuctionError, ClosedError, InvalidError, NoLotError, NotQualifiedError
 from broadloom.apps.auction.lot import Lot
 from broadloom.apps.auction.sale import Sale
-from broadloom.apps.auction.statements import Action, Said, Statement, Verify, verified
+from broadloom.apps.auction.statements import Action, SignedStatement, Statement, Verify, verified
 from broadloom.order.settings import VOTERS
 
 ENTRIES_MAX = 60_000
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     """What became of a statement."""
 
     number: int
-    said: Said
+    signed: SignedStatement
     error: AuctionError | None
     """Why it had no effect."""
 
@@ -85,7 +85,7 @@ class Ledger:
         author of the call lies."""
         for number in self.contradictions:
             outcome = self.by_number[number]
-            author = outcome.said.author
+            author = outcome.signed.author
             if not any(signed >= number for notary, signed in self._signed.items() if notary != author):
                 return outcome
         return None
@@ -107,22 +107,22 @@ class Ledger:
         self.records.append(Record(number, data))
         self.chain = sha256(self.chain + number.to_bytes(8, "big") + sha256(data).digest()).digest()
         self._chains[number] = self.chain
-        said = verified(data, self.verify)
-        if said is None or (said.author, said.statement.id) in self.outcomes:
+        signed = verified(data, self.verify)
+        if signed is None or (signed.author, signed.statement.id) in self.outcomes:
             return []
         found: list[AuctionEntry] = []
         error = None
         try:
-            found = self._apply(number, said)
-            self.sales[said.statement.lot].changed_at = number
+            found = self._apply(number, signed)
+            self.sales[signed.statement.lot].changed_at = number
         except AuctionError as problem:
             error = problem
-        outcome = Outcome(number, said, error)
-        self.outcomes[said.author, said.statement.id] = self.by_number[number] = outcome
+        outcome = Outcome(number, signed, error)
+        self.outcomes[signed.author, signed.statement.id] = self.by_number[number] = outcome
         return found
 
-    def _apply(self, number: int, said: Said) -> list[AuctionEntry]:
-        author, statement = said
+    def _apply(self, number: int, signed: SignedStatement) -> list[AuctionEntry]:
+        author, statement = signed
         if statement.action.is_call:
             return self._call(number, author, statement)
         if number > ENTRIES_MAX:

@@ -102,7 +102,7 @@ def read_log(
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise AlteredLogError(f"{path}: line {place} is damaged, or not in order") from None
     if (disputed := ledger.disputed) is not None:
-        author, statement = disputed.said
+        author, statement = disputed.signed
         raise AlteredLogError(
             f"{path} was altered: {author} has signed another list up to entry {statement.after}, or lies, and no "
             "other notary has signed this list later; compare it with the log of another member"

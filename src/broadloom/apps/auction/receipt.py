@@ -104,9 +104,9 @@ class _ReceiptFields(NamedTuple):
 def _bid_at(ledger: Ledger, number: int) -> _ReceiptFields | None:
     """None if this entry is not an accepted bid."""
     outcome = ledger.by_number.get(number)
-    if outcome is None or outcome.said.statement.action is not Action.BID or outcome.error is not None:
+    if outcome is None or outcome.signed.statement.action is not Action.BID or outcome.error is not None:
         return None
-    author, statement = outcome.said
+    author, statement = outcome.signed
     amount = ledger.sale(statement.lot).bids[number].amount if statement.amount is not None else None
     return _ReceiptFields(statement.lot, author, amount_text(amount) if amount is not None else "")
 

@@ -67,7 +67,7 @@ class Sale:
         return max(known, key=lambda each: (each.amount, -each.number)) if known else None
 
     @property
-    def asked(self) -> Decimal:
+    def minimum_bid(self) -> Decimal:
         """The lowest amount that is accepted now."""
         lot, leader = self.lot, self.leader
         if lot.kind is Kind.DUTCH:
@@ -93,12 +93,11 @@ class Sale:
             return self._bid_sealed(number, bidder, statement)
         if statement.amount is None:
             raise InvalidError(f"bids for {self.lot.id} are open: name the amount")
-        if statement.amount < self.asked:
-            raise TooLowError(
-                f"{amount_text(statement.amount)} is too low for {self.lot.id}: bid at least {amount_text(self.asked)}"
-            )
+        if statement.amount < self.minimum_bid:
+            least = amount_text(self.minimum_bid)
+            raise TooLowError(f"{amount_text(statement.amount)} is too low for {self.lot.id}: bid at least {least}")
         is_dutch = self.lot.kind is Kind.DUTCH
-        amount = self.asked if is_dutch else statement.amount
+        amount = self.minimum_bid if is_dutch else statement.amount
         self.bids[number] = AcceptedBid(number, bidder, amount)
         found: list[AuctionEntry] = [Bid(number, self.lot.id, bidder, amount)]
         if is_dutch:
@@ -149,7 +148,7 @@ class Sale:
                 return [Going(number, self.lot.id, self.calls)]
             case Action.LOWER:
                 self.lowered += 1
-                return [Lowered(number, self.lot.id, self.asked)]
+                return [Lowered(number, self.lot.id, self.minimum_bid)]
             case Action.UNSEAL:
                 self.phase = Phase.REVEAL
                 return [Unsealed(number, self.lot.id)]

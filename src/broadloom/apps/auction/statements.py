@@ -117,7 +117,7 @@ class Signer(Protocol):
     def sign(self, data: bytes) -> bytes: ...
 
 
-class Said(NamedTuple):
+class SignedStatement(NamedTuple):
     """A statement with its proven author."""
 
     author: str
@@ -133,7 +133,7 @@ def signed(statement: Statement, signer: Signer) -> bytes:
     return b"".join((_HEAD.pack(VERSION, len(signer.credential)), signer.credential, signature, data))
 
 
-def verified(entry: bytes, verify: Verify) -> Said | None:
+def verified(entry: bytes, verify: Verify) -> SignedStatement | None:
     """None for an entry that is not a statement, or whose author is not proven: all members ignore it alike."""
     try:
         version, size = _HEAD.unpack_from(entry)
@@ -146,4 +146,4 @@ def verified(entry: bytes, verify: Verify) -> Said | None:
     except (ValueError, struct.error):
         return None
     author = verify(credential, STATEMENT_PREFIX + sha256(data).digest(), signature, statement.at_ms)
-    return Said(author, statement) if author else None
+    return SignedStatement(author, statement) if author else None

@@ -172,7 +172,7 @@ class LotCard:
         elif leader is not None and lot.kind is Kind.ENGLISH:
             caption, price = f"highest bid, of {leader.bidder}", leader.amount
         elif lot.kind is Kind.DUTCH:
-            caption, price = ("taken by " + leader.bidder if leader is not None else "price now"), sale.asked
+            caption, price = ("taken by " + leader.bidder if leader is not None else "price now"), sale.minimum_bid
         else:
             caption, price = "bids from", lot.start
         self._caption.set_text(caption)
@@ -183,7 +183,7 @@ class LotCard:
         may_bid = sale.phase is Phase.OPEN and name != lot.seller and (not lot.bidders or name in lot.bidders)
         has_sealed = lot.kind.is_sealed and sale.bid_of(name) is not None
         self._form.set_visibility(may_bid and not has_sealed)
-        self._amount.props["placeholder"] = f"{amount_text(sale.asked)} or more"
+        self._amount.props["placeholder"] = f"{amount_text(sale.minimum_bid)} or more"
         self._amount.update()
 
     def tick(self, now_s: float) -> None:
