@@ -22,7 +22,8 @@ from broadloom.apps.auction import (
     Unsold,
 )
 from broadloom.apps.auction.auctioneer import Auctioneer
-from broadloom.apps.auction.lot import amount_text, parse_amount
+from broadloom.apps.auction.ledger import CALLS_RESERVED_MAX, ENTRIES_MAX, LOTS_MAX
+from broadloom.apps.auction.lot import CALLS_DOWN_MAX, amount_text, parse_amount
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action
 from tests.apps.auction.histories import oracle
@@ -309,3 +310,45 @@ def test_lot_that_would_fill_the_list_with_calls_is_refused(terms: dict[str, Any
     values: dict[str, Any] = {"id": "lot-1", "start": 10, "end": datetime.now(UTC), **terms}
     with pytest.raises(ValueError, match=problem):
         Lot(**values)
+
+
+@pytest.mark.parametrize("kind", ["sealed", "vickrey"])
+def test_sealed_bids_are_revealed_and_the_lot_is_sold_although_the_list_is_full(kind: str) -> None:
+    ledger = HandLedger()
+    ledger.open(kind)
+    ledger.seal("anna", 40)
+    ledger.apply(ENTRIES_MAX, b"not a statement")
+    for entry in (ledger.entry("ben", Action.BID, commitment="5a" * 32), ledger.entry("sam", Action.WITHDRAW)):
+        assert isinstance(refused(ledger, entry), ClosedError)
+    ledger.call(Action.UNSEAL)
+    with pytest.raises(InvalidError, match="has no sealed bid"):
+        ledger.reveal("ben", 50)
+    ledger.reveal("anna", 40)
+    sold = ledger.close()
+    assert isinstance(sold, Sold)
+    assert sold.winner == "anna"
+
+
+def test_lot_is_opened_only_if_the_list_has_room_for_its_calls() -> None:
+    ledger = HandLedger()
+    longest: dict[str, Any] = {"start": CALLS_DOWN_MAX, "step": 1, "end": datetime.now(UTC)}
+    count = CALLS_RESERVED_MAX // (CALLS_DOWN_MAX + 1)
+    for number in range(count):
+        ledger.open("dutch", f"lot-{number}", **longest)
+    with pytest.raises(ClosedError, match=f"may need {CALLS_DOWN_MAX + 1:,} calls"):
+        ledger.open("dutch", "late", **longest)
+    ledger.open("english", "short")
+    ledger.say("sam", Action.WITHDRAW, "lot-0")
+    ledger.open("dutch", "late", **longest)
+    ledger.bid("anna", CALLS_DOWN_MAX, "late")
+    ledger.close("late")
+    ledger.open("dutch", "later", **longest)
+    with pytest.raises(ClosedError, match="open it when some of them are sold"):
+        ledger.open("dutch", "latest", **longest)
+    assert "latest" not in ledger.sales
+
+
+def test_list_has_room_for_the_calls_of_as_many_english_lots_as_there_can_be() -> None:
+    ledger = HandLedger()
+    ledger.open("english")
+    assert ledger.sale("lot-1").calls_max * LOTS_MAX <= CALLS_RESERVED_MAX

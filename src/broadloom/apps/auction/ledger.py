@@ -22,7 +22,11 @@ from broadloom.apps.auction.statements import Action, SignedStatement, Statement
 from broadloom.order.settings import VOTERS
 
 ENTRIES_MAX = 60_000
-"""Later entries have no effect, apart from calls: the order keeps 65,536 for newcomers."""
+"""Later entries have no effect, apart from calls and reveals, so that open lots are still sold."""
+CALLS_RESERVED_MAX = ENTRIES_MAX
+"""Calls that the lots that are not over may need together. A lot for which they would not suffice is not opened."""
+ENTRIES_KEPT = 2 * ENTRIES_MAX + CALLS_RESERVED_MAX
+"""What the order keeps for newcomers: entries, a reveal for each sealed bid among them, and calls."""
 LOTS_MAX = 5_000
 CHAIN_PREFIX = b"broadloom auction\0"
 
@@ -62,6 +66,8 @@ class Ledger:
         self.outcomes: dict[tuple[str, str], Outcome] = {}
         """By author and id of the statement. The first one with an id counts."""
         self.by_number: dict[int, Outcome] = {}
+        self._calls_reserved = 0
+        """Calls that the lots that are not over may need."""
         self.contradictions: list[int] = []
         """Calls that name another chain than ours. There are none unless a log was altered, or a notary lies."""
         self._signed: dict[str, int] = {}
@@ -114,7 +120,10 @@ class Ledger:
         error = None
         try:
             found = self._apply(number, signed)
-            self.sales[signed.statement.lot].changed_at = number
+            sale = self.sales[signed.statement.lot]
+            sale.changed_at = number
+            if sale.is_over:  # nothing has an effect on it any more, so this was the last time
+                self._calls_reserved -= sale.calls_max
         except AuctionError as problem:
             error = problem
         outcome = Outcome(number, signed, error)
@@ -125,7 +134,7 @@ class Ledger:
         author, statement = signed
         if statement.action.is_call:
             return self._call(number, author, statement)
-        if number > ENTRIES_MAX:
+        if number > ENTRIES_MAX and statement.action is not Action.REVEAL:
             raise ClosedError(f"the list is full: after {ENTRIES_MAX:,} entries only lots that are open are sold")
         if author in self.notaries:
             raise NotQualifiedError(f"{author} is a notary, and neither sells nor bids")
@@ -147,7 +156,14 @@ class Ledger:
             raise InvalidError(str(problem)) from None
         if lot.id != statement.lot:
             raise InvalidError("the terms are those of another lot")
-        self.sales[lot.id] = Sale(self.auction, lot, number)
+        sale = Sale(self.auction, lot, number)
+        if self._calls_reserved + sale.calls_max > CALLS_RESERVED_MAX:
+            raise ClosedError(
+                f"{lot.id} may need {sale.calls_max:,} calls, and the lots that are open leave "
+                f"{CALLS_RESERVED_MAX - self._calls_reserved:,}: open it when some of them are sold"
+            )
+        self._calls_reserved += sale.calls_max
+        self.sales[lot.id] = sale
         return [Opened(number, lot.id, lot)]
 
     def _call(self, number: int, author: str, statement: Statement) -> list[AuctionEntry]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from broadloom.apps.auction.auctioneer import Auctioneer, Call
 from broadloom.apps.auction.entries import AuctionEntry, Bid, Opened, Revealed, Sold, Unsealed, Unsold
 from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQualifiedError, TooLowError
-from broadloom.apps.auction.ledger import Ledger, Outcome, notary_names
+from broadloom.apps.auction.ledger import ENTRIES_KEPT, Ledger, Outcome, notary_names
 from broadloom.apps.auction.log_file import entry_line, head_line, verifier, write_log
 from broadloom.apps.auction.lot import Lot, amount_text, parse_amount
 from broadloom.apps.auction.receipt import Receipt
@@ -48,7 +48,7 @@ LAYER = "Au"
 """Requests to notaries."""
 CONVERSATION = "auction"
 NOTARIES = 3
-ORDER = OrderSettings(log_bytes_max=256 << 20)
+ORDER = OrderSettings(log_entries_max=ENTRIES_KEPT, log_bytes_max=256 << 20)
 TIMEOUT_S = 15.0
 ANSWER_S = 3.0
 """Time for one notary to answer."""

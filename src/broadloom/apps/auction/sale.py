@@ -59,6 +59,13 @@ class Sale:
         return self.phase in (Phase.SOLD, Phase.UNSOLD)
 
     @property
+    def calls_max(self) -> int:
+        """Calls that it needs at most, if no bid comes in between."""
+        if self.lot.kind is Kind.DUTCH:
+            return self.lot.calls_down + 1
+        return 2 if self.lot.kind.is_sealed else CALLS + 1
+
+    @property
     def leader(self) -> AcceptedBid | None:
         """The highest bid that is known; of equal ones the earlier."""
         if not self.lot.kind.is_sealed:
