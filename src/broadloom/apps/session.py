@@ -52,7 +52,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
     _what = "application"
     """The word for it, in messages and on the tape."""
     _error: type[BroadloomError] = BroadloomError
-    _events_max: int | None = EVENTS_MAX
+    _events_max = EVENTS_MAX
 
     def __init__(self, channel: Channel, mark: str) -> None:
         LayerRuntime.__init__(self, channel, mark, self._on_left_channel)

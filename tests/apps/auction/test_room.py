@@ -173,3 +173,49 @@ async def test_room_whose_reader_has_failed_ends_with_the_reason() -> None:
                 await room.wait_until_current()
     finally:
         channel.abort()
+
+
+async def test_every_notary_knows_when_its_list_is_current_the_auctioneer_too(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        notaries = await saleroom.notaries()
+        await asyncio.gather(*(each.wait_until_current() for each in notaries))
+        seller = await saleroom.open("seller")
+        await seller.open_lot(lot("english"))
+        await asyncio.gather(*(each.wait_until_current() for each in notaries))
+        assert all("lot-1" in each.sales for each in notaries if not each.is_auctioneer)
+
+
+async def test_time_for_a_bid_includes_the_wait_for_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_s: list[float] = []
+
+    async def submit(_data: bytes, *, timeout_s: float) -> None:
+        given_s.append(timeout_s)
+        raise OrderTimeoutError("too late")
+
+    async with Saleroom(tmp_path) as saleroom:
+        anna = await saleroom.open("anna")
+        with pytest.raises(OrderTimeoutError, match=r"no auctioneer answered within 0\.3 s.*The bid was not sent"):
+            await anna.bid("lot-1", 10, timeout_s=0.3)
+        loop = asyncio.get_running_loop()
+
+        async def wait_until_current(_timeout_s: float) -> None:
+            started_at = loop.time()
+            await eventually(lambda: loop.time() > started_at + 0.1)
+            anna.sales["lot-1"] = auction.Sale(anna.channel.name, lot("english"), 1)
+
+        monkeypatch.setattr(anna, "wait_until_current", wait_until_current)
+        monkeypatch.setattr(anna._order, "submit", submit)
+        with pytest.raises(OrderTimeoutError, match="too late"):
+            await anna.bid("lot-1", 10, timeout_s=20)
+    assert given_s[0] < 19.95
+
+
+async def test_entries_are_read_once_from_the_list_of_the_room(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        await saleroom.notaries()
+        seller = await saleroom.open("seller")
+        for number in range(3):
+            await seller.open_lot(lot("english", f"lot-{number}"))
+        assert (seller.unread_count, len(seller._events)) == (3, 0)
+        assert [(await seller.receive()).lot for _ in range(3)] == ["lot-0", "lot-1", "lot-2"]
+        assert (seller.unread_count, seller.receive_nowait(), len(seller.entries)) == (0, None, 3)

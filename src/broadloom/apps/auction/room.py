@@ -31,7 +31,14 @@ from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.apps.session import AppSession, joined
-from broadloom.errors import BroadloomError, NotPermittedError, NotSentError, RefusedError, RequestError
+from broadloom.errors import (
+    BroadloomError,
+    NotPermittedError,
+    NotSentError,
+    OrderTimeoutError,
+    RefusedError,
+    RequestError,
+)
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
 from broadloom.wire import PeerId
 
@@ -53,6 +60,8 @@ TIMEOUT_S = 15.0
 ANSWER_S = 3.0
 """Time for one notary to answer."""
 REVEAL_RETRY_S = 0.5
+LEFT_MIN_S = 0.1
+"""What follows in a call gets this time, even if what came before has used it up."""
 ROSTER_S = 5.0
 TICK_S = 0.1
 """How often the auctioneer looks at the clock."""
@@ -66,7 +75,6 @@ class Room(AppSession[AuctionEntry]):
 
     _what = "auction"
     _error = AuctionError
-    _events_max = None  # they are kept anyway
 
     def __init__(
         self,
@@ -98,6 +106,8 @@ class Room(AppSession[AuctionEntry]):
         self._layer._filters_content = False  # questions to notaries pass the rules
         self.entries: list[AuctionEntry] = []
         """All entries so far that had an effect."""
+        self._read_count = 0
+        """Those of them that the program has read."""
         self._store = store
         self._settings = order_settings or ORDER
         self._wall_clock = wall_clock
@@ -164,6 +174,21 @@ class Room(AppSession[AuctionEntry]):
             if isinstance(each, Unsealed):
                 self._start(self._reveal, self.sales[each.lot])
 
+    def emit(self, event: AuctionEntry) -> None:
+        """It is in `entries`, from which it is read."""
+        self._listeners.emit(event)
+        self._wake()
+
+    @property
+    def unread_count(self) -> int:
+        return len(self.entries) - self._read_count
+
+    def _take(self) -> AuctionEntry | None:
+        if not self.unread_count:
+            return None
+        self._read_count += 1
+        return self.entries[self._read_count - 1]
+
     def _record_effect(self, author: int, effect: AuctionEntry) -> None:
         figures, owner, amount = {"lot": effect.lot}, None, None
         match effect:
@@ -184,10 +209,12 @@ class Room(AppSession[AuctionEntry]):
 
     async def wait_until_current(self, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until this program knows the list as far as the auctioneer does now. Raises `TimeoutError`."""
+        number = None
         try:
             async with asyncio.timeout(timeout_s):
-                number = await self._ask({"ask": "number"}, _parse_number)
-                await self._wait_until(lambda: self.ledger.number >= number)
+                while number is None and not self.is_auctioneer:
+                    number = await self._ask_each({"ask": "number"}, _parse_number)
+                await self._wait_until(lambda: self.ledger.number >= (number or 0))
         except TimeoutError:
             raise TimeoutError(
                 f"{self.channel.name}: no auctioneer answered within {timeout_s:g} s; the first start needs "
@@ -211,14 +238,17 @@ class Room(AppSession[AuctionEntry]):
     async def bid(self, lot: str, amount: Decimal | str | int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
         """Bid, and return the receipt of an auctioneer. A bid cannot be withdrawn.
 
-        Raises `TooLowError`, `ClosedError` or `NotQualifiedError`, all of them `AuctionError`. After
+        Raises `TooLowError`, `ClosedError`, `NotQualifiedError` or `NoLotError`, all of them `AuctionError`. After
         `OrderTimeoutError` or `NoMajorityError` the outcome is unknown: the bid may still be accepted while the room
         is open. After `NoReceiptError` the bid counts, and `receipt` asks again.
         """
-        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        deadline_s = self._loop.time() + timeout_s
         exact = parse_amount(amount)
         if lot not in self.sales:
-            await self.wait_until_current(timeout_s)
+            try:
+                await self.wait_until_current(timeout_s)
+            except TimeoutError as problem:
+                raise OrderTimeoutError(f"{problem}. The bid was not sent") from None
         sale = self.ledger.sale(lot)
         fields: dict[str, Any] = {"amount": exact}
         if sale.lot.kind.is_sealed:
@@ -227,9 +257,11 @@ class Room(AppSession[AuctionEntry]):
             salt = secrets.token_hex(32)
             fields = {"commitment": commitment(self.channel.name, lot, self.name, exact, salt)}
             self._sealed_bids.add(fields["commitment"], SealedBid(exact, salt))
-        outcome = await self._submit_statement(Action.BID, lot, timeout_s, **fields)
-        left_s = max(0.1, deadline_s - asyncio.get_running_loop().time())
-        return await self.receipt(outcome.number, timeout_s=left_s)
+        outcome = await self._submit_statement(Action.BID, lot, self._left_s(deadline_s), **fields)
+        return await self.receipt(outcome.number, timeout_s=self._left_s(deadline_s))
+
+    def _left_s(self, deadline_s: float) -> float:
+        return max(LEFT_MIN_S, deadline_s - self._loop.time())
 
     async def receipt(self, number: int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
         """The receipt for an accepted bid. Any notary signs it, because the list is final."""
@@ -243,7 +275,9 @@ class Room(AppSession[AuctionEntry]):
 
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._ask({"ask": "receipt", "number": number}, parse)
+                while (receipt := await self._ask_each({"ask": "receipt", "number": number}, parse)) is None:
+                    pass
+                return receipt
         except TimeoutError:
             raise NoReceiptError(
                 f"{self.channel.name}: the bid is in the list as number {number}, but no notary has signed a receipt "
@@ -295,23 +329,24 @@ class Room(AppSession[AuctionEntry]):
             and each.peer_id != self.channel.peer_id
         }
 
-    async def _ask(self, question: dict[str, Any], parse: Callable[[bytes], Answer]) -> Answer:
-        """Ask one notary after the other, until one gives an answer that `parse` accepts."""
-        while True:
-            self._check_open()
-            here = self._notaries_here()
-            for peer_id in sorted(in_turn(here, self.channel.peer_id), key=lambda each: each == self._silent_notary):
-                notary = here[peer_id]
-                try:
-                    reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
-                    return parse(reply.data)
-                except RefusedError:
-                    continue
-                except RequestError:
-                    self._silent_notary = peer_id
-                except (AuctionError, ValueError) as problem:
-                    log.warning("%s: a wrong answer of %s: %s", self.channel.name, notary.name, problem)
-            await asyncio.sleep(TICK_S)
+    async def _ask_each(self, question: dict[str, Any], parse: Callable[[bytes], Answer]) -> Answer | None:
+        """Ask one notary after the other, until one gives an answer that `parse` accepts. If none does, None after a
+        pause."""
+        self._check_open()
+        here = self._notaries_here()
+        for peer_id in sorted(in_turn(here, self.channel.peer_id), key=lambda each: each == self._silent_notary):
+            notary = here[peer_id]
+            try:
+                reply = await self._layer.request(notary, json.dumps(question).encode(), timeout_s=ANSWER_S)
+                return parse(reply.data)
+            except RefusedError:
+                continue
+            except RequestError:
+                self._silent_notary = peer_id
+            except (AuctionError, ValueError) as problem:
+                log.warning("%s: a wrong answer of %s: %s", self.channel.name, notary.name, problem)
+        await asyncio.sleep(TICK_S)
+        return None
 
     async def _on_request(self, request: "DirectRequest") -> bytes:
         try:
