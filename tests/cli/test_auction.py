@@ -6,8 +6,11 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from broadloom import Ticket
 from broadloom.cli.main import app
-from tests.apps.auction.saleroom import NOTARIES, Saleroom
+from broadloom.order import OrderSettings
+from broadloom.security import revoke_tickets
+from tests.apps.auction.saleroom import NOTARIES, Saleroom, lot
 from tests.apps.tapes import change_lines
 from tests.cli.harness import run, running_command
 
@@ -47,6 +50,34 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
     log.write_text("\n".join([lines[0], *lines[2:]]))
     result = CliRunner().invoke(app, ["auction", "verify", str(log), *ticket])
     assert (result.exit_code, "was altered" in result.output) == (1, True), result.output
+
+
+async def test_room_that_fails_ends_the_command_with_the_reason(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        saleroom.ticket("anna").save(tmp_path / "anna.ticket")
+        for name in NOTARIES:
+            await saleroom.open(name, order_settings=OrderSettings(stall_s=1.0, log_entries_max=2))
+        sam = await saleroom.open("sam")
+        for number in range(4):
+            await sam.open_lot(lot("english", f"lot-{number}"))
+        await sam.leave()
+        ticket = ("--ticket", str(tmp_path / "anna.ticket"))
+        code, _, err = await asyncio.to_thread(run, "auction", "watch", saleroom.name, *ticket)
+        assert (code, "of this auction are gone" in err) == (1, True), err
+
+
+async def test_member_whose_ticket_is_revoked_learns_why_watching_ends(tmp_path: Path) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        saleroom.ticket("anna").save(tmp_path / "anna.ticket")
+        notaries = await saleroom.notaries()
+        sam = await saleroom.open("sam")
+        await sam.open_lot(lot("english"))
+        with running_command("auction", "watch", saleroom.name, "--ticket", str(tmp_path / "anna.ticket")) as watching:
+            await asyncio.to_thread(watching.wait_for_output, "opened by sam")
+            revoke_tickets(saleroom.authority, tmp_path / "revoked.pem", [Ticket.load(tmp_path / "anna.ticket").serial])
+            await notaries[0].channel.publish(tmp_path / "revoked.pem")
+            code, _, err = await asyncio.to_thread(watching.wait)
+            assert (code, "revoked" in err) == (1, True), err
 
 
 def test_usage_errors_name_the_remedy(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """As a program, `python -m tests.web.auction_server DIRECTORY`: an auction with its notaries, a seller and bidders, and
-the pages of Anna. It prints their address and its channel, and leaves a ticket for Dora."""
+the pages of Anna. It prints their address and its channel, and leaves a ticket for Dora. SIGUSR1 makes the room of
+Anna fail."""
 
+import asyncio
 import json
+import os
+import signal
 import sys
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -9,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import broadloom
-from broadloom.apps.auction import Kind, Lot
+from broadloom.apps.auction import AuctionError, Kind, Lot
+from broadloom.order.channel_runtime import OrderLayer
 from broadloom.web.server import serve
 from tests.apps.auction.saleroom import Saleroom
 from tests.channel.joined import QUICK
@@ -42,8 +47,13 @@ async def main(path: Path) -> None:
             await rooms[name].bid(lot_id, amount)
 
         def ready(url: str) -> None:
-            print(json.dumps({"url": url, "channel": saleroom.name}), flush=True)
+            print(json.dumps({"url": url, "channel": saleroom.name, "process": os.getpid()}), flush=True)
 
+        def fail() -> None:
+            for runtime in OrderLayer.of(anna)._conversations.values():
+                runtime.application._end(AuctionError("the list is gone"))
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, fail)
         await serve(channel=anna, port=0, on_ready=ready)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,25 @@ def test_bids_and_live_prices_are_shown_and_mistakes_explained(browser: Browser,
         browser.wait_until(lambda: "dora bids 200" in browser.text(".bl-news"), "the list")
         _pictures(browser)
         assert [each for each in browser.console_errors() if "favicon" not in each] == []
+
+
+def test_room_that_fails_shows_the_reason_instead_of_its_last_prices_and_is_joined_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with running_server("-m", "tests.web.auction_server", str(tmp_path)) as line:
+        started = json.loads(line)
+        browser.open(page(started["url"], "/auction"))
+        atlas = '.bl-lot[data-lot="lot-1"]'
+        browser.wait_until(lambda: browser.text(f"{atlas} .bl-amount") == "150", "the highest bid")
+        os.kill(started["process"], signal.SIGUSR1)
+        browser.wait_until(
+            lambda: "the list is gone. Retrying" in (text := browser.text("main")) and "Atlas" not in text,
+            "the reason, and no price",
+        )
+        browser.wait_until(lambda: browser.text(f"{atlas} .bl-amount") == "150", "it is joined again")
+        asyncio.run(_bid(started["channel"], tmp_path / "dora.ticket"))
+        browser.wait_until(lambda: browser.text(f"{atlas} .bl-amount") == "200", "the bid of another program")
+        assert "the list is gone" not in browser.text("main")
 
 
 async def _bid(channel: str, ticket: Path) -> None:

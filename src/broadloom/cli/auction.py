@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_errors
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars, json_line
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
 from broadloom.cli.output import Output, console, print_json, print_result, table
 from broadloom.cli.record import TapeOption, recorded
-from broadloom.cli.runner import StopSignal, command, joined_channel
+from broadloom.cli.runner import StopSignal, command, joined_channel, report_end
 
 if TYPE_CHECKING:
     from broadloom.apps.auction import AuctionEntry, Room, Sale
@@ -50,7 +50,7 @@ async def serve(
     store: Annotated[Path, option("SQLite file with the votes and the list of this notary. Never replace it.", "FILE")],
     notaries: NotariesOption = 3,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Be a notary until interrupted, and the auctioneer when it is your turn.
 
     The ticket must be issued to `notary-1`, `notary-2` and so on. The first start needs all of them; afterwards a
@@ -69,6 +69,7 @@ async def serve(
         await out.write(f"{json_line(values) if json else text}\n")
         async for entry in room:
             await out.write(f"{json_line(entry_fields(entry)) if json else entry_text(entry)}\n")
+        return report_end(stop.command, room.channel)
 
 
 @command("auction open", auction)
@@ -130,7 +131,7 @@ async def bid(
     wait: Annotated[bool, option("Stay until the lot is over, and reveal a sealed bid.")] = False,
     notaries: NotariesOption = 3,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Bid for a lot. A bid cannot be taken back.
 
     A sealed bid has to be revealed when bidding has ended, or it is forfeited: stay with `--wait`, or keep it with
@@ -154,14 +155,16 @@ async def bid(
         values = {"lot": lot, "number": found.number, "amount": found.amount, "auctioneer": found.auctioneer}
         print_result(values, f"accepted as entry {found.number}, signed by {found.auctioneer}", json=json)
         if not wait:
-            return
+            return SUCCESS
         async with Output(stop) as out:
             async for entry in room:
                 if entry.lot != lot or entry.number <= found.number:
                     continue
                 await out.write(f"{json_line(entry_fields(entry)) if json else entry_text(entry)}\n")
                 if isinstance(entry, Sold | Unsold):
-                    return
+                    return SUCCESS
+        report_end(stop.command, room.channel)
+        return FAILURE
 
 
 @command("auction list", auction)
@@ -227,7 +230,7 @@ async def watch(
     tape: TapeOption = None,
     notaries: NotariesOption = 3,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Print what has happened so far, then everything that happens, and reveal your sealed bids.
 
     Examples:
@@ -246,7 +249,8 @@ async def watch(
             await out.write(f"{json_line(entry_fields(entry)) if json else entry_text(entry)}\n")
             printed += 1
             if printed == count:
-                return
+                return SUCCESS
+        return report_end(stop.command, room.channel)
 
 
 @command("auction export", auction)

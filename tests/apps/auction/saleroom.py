@@ -60,11 +60,13 @@ class Saleroom:
     def ticket(self, name: str, role: Role = Role.PRODUCER) -> Ticket:
         return self.authority.issue_ticket(name, role, TICKETS_END)
 
-    async def open(self, name: str, *, tape: Tape | None = None, **options: Any) -> auction.Room:
+    async def open(
+        self, name: str, *, tape: Tape | None = None, order_settings: OrderSettings = ORDER, **options: Any
+    ) -> auction.Room:
         channel = await broadloom.connect(self.name, ticket=self.ticket(name), settings=QUICK, tape=tape)
         self._stack.callback(channel.abort)  # the auctioneer leaves more slowly, because others watch it
         store = self.path / f"{name}.db" if name in NOTARIES else None
-        room = auction.Room(channel, store=store, order_settings=ORDER, wall_clock=self.now, **options)
+        room = auction.Room(channel, store=store, order_settings=order_settings, wall_clock=self.now, **options)
         return await self._stack.enter_async_context(room)
 
     async def notaries(self) -> list[auction.Room]:

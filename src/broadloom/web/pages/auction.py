@@ -51,6 +51,8 @@ class AuctionPage:
     def __init__(self, client: AuctionClient) -> None:
         self._client = client
         self._cards: dict[str, LotCard] = {}
+        self._room: Room | None = None
+        """The one that the cards show."""
         self._shown = -1
         self._wait_label = paragraph("Joining the auction …", "bl-quiet")
         with ui.element("div").classes("bl-auction") as self._all:
@@ -77,9 +79,15 @@ class AuctionPage:
 
     def _refresh(self) -> None:
         room = self._client.room
-        if room is None:
+        if room is None or room.is_ended:
+            self._all.set_visibility(False)
+            self._wait_label.set_visibility(True)
             keep_joining(self._client, self._wait_label)
             return
+        if room is not self._room:
+            self._room, self._shown = room, -1
+            self._lots.clear()
+            self._cards.clear()
         self._wait_label.set_text(f"Nothing is accepted at the moment: {room.stalled}." if room.stalled else "")
         self._wait_label.set_visibility(bool(room.stalled))
         self._all.set_visibility(True)
