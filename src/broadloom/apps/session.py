@@ -53,6 +53,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
     """The word for it, in messages and on the tape."""
     _error: type[BroadloomError] = BroadloomError
     _events_max = EVENTS_MAX
+    _drain_timeout_s = LEAVE_TIMEOUT_S
 
     def __init__(self, channel: Channel, mark: str) -> None:
         LayerRuntime.__init__(self, channel, mark, self._on_left_channel)

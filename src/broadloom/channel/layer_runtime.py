@@ -28,6 +28,9 @@ PAUSE_BYTES = 1 << 20
 
 
 class LayerRuntime(ABC):
+    _drain_timeout_s: float | None = None
+    """How long `close` waits until the queue is sent; None as long as it takes."""
+
     def __init__(self, channel: "Channel", mark: str, on_left: Callable[[], None]) -> None:
         channel._check_loop()
         self._channel = channel
@@ -52,7 +55,7 @@ class LayerRuntime(ABC):
         self._unsubscribe = self._channel.on_event(self._on_channel_event)
 
     async def close(self) -> None:
-        """Waits until the queue is sent."""
+        """Waits until the queue is sent, at most `_drain_timeout_s`: what is left then is dropped."""
         self._is_open = False
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -62,7 +65,18 @@ class LayerRuntime(ABC):
         if self._pump_task is not None:
             self._queue.append(b"")  # ends the pump
             self._queue_filled.set()
-            await self._pump_task
+            try:
+                async with asyncio.timeout(self._drain_timeout_s):
+                    await self._pump_task
+            except TimeoutError:
+                log.warning(
+                    "%s: layer %s: %d bytes were not sent in time",
+                    self._channel.name,
+                    self._layer.mark,
+                    self.queued_bytes,
+                )
+            finally:
+                self._window_open.set()  # nobody waits for what is not sent any more
         self._layer.close()
 
     # -- called by the core

@@ -1,9 +1,11 @@
 """What happens to a game when something around it fails: callbacks, log files, readers, slow programs."""
 
+import asyncio
 import errno
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,12 @@ from broadloom.apps.game import Chance, IllegalActionError, Phase
 from broadloom.apps.game.entry import Entry, Kind, decode_entry
 from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.table import Table
-from broadloom.errors import NoMajorityError
+from broadloom.channel.layer import Layer
+from broadloom.errors import NoMajorityError, NotConnectedError
 from tests.apps.game.sim_runtime import FreeRelay, Relay
-from tests.apps.game.test_play import OPTIONS
+from tests.apps.game.test_play import OPTIONS, Arena
 from tests.channel.joined import unique_name
-from tests.support import eventually
+from tests.support import TIMEOUT_S, eventually
 
 
 class FullFile(io.StringIO):
@@ -39,6 +42,68 @@ async def test_game_goes_on_without_a_log_or_a_callback_that_fails(
         assert play.table.phase is Phase.RUNNING
     assert "the game log ends here: [Errno 28] No space left on device" in caplog.text
     assert "an event callback failed" in caplog.text
+
+
+class FreeArena(Arena):
+    order = game.GameOrder.FREE
+
+
+async def test_player_in_free_order_lets_other_tasks_run() -> None:
+    async with game.join(unique_name(), of=FreeArena(1), name="Anna", **OPTIONS) as play:
+        has_run = asyncio.Event()
+        asyncio.get_running_loop().call_soon(has_run.set)
+        await play.moved(0, 0)
+        assert has_run.is_set()
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Nothing is sent before this event."""
+    is_open, broadcast = asyncio.Event(), Layer.broadcast
+
+    async def wait_and_broadcast(self: Layer, data: bytes, **options: Any) -> int:
+        await is_open.wait()
+        return await broadcast(self, data, **options)
+
+    monkeypatch.setattr(Layer, "broadcast", wait_and_broadcast)
+    monkeypatch.setattr("broadloom.channel.layer_runtime.PAUSE_BYTES", 1000)
+    monkeypatch.setattr(game.Play, "_drain_timeout_s", 0.1)
+    monkeypatch.setattr("broadloom.apps.game.play.LEAVE_TIMEOUT_S", 0.1)
+    return is_open
+
+
+async def test_player_in_free_order_acts_no_faster_than_the_channel_sends(stuck: asyncio.Event) -> None:
+    async with game.join(unique_name(), of=FreeArena(1), name="Anna", **OPTIONS) as play:
+
+        async def act() -> None:
+            for number in range(100):
+                await play.moved(number, 0)
+
+        acting = asyncio.create_task(act())
+        await eventually(lambda: play.is_congested, "the queue is full")
+        before = len(play.state["reports"])
+        with pytest.raises(game.GameError, match=r"nothing could be sent within 0\.01 s"):
+            await play._submit(Kind.START, timeout_s=0.01)
+        assert (len(play.state["reports"]), play.queued_bytes < 2000) == (before, True)
+        stuck.set()
+        await acting
+        assert len(play.state["reports"]) == 100
+        assert [each.number for each in play._participant.timeline.entries] == list(range(1, 102)), "no gap"
+
+
+async def test_game_is_left_although_nothing_can_be_sent(
+    stuck: asyncio.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with game.join(unique_name(), of=FreeArena(1), name="Anna", **OPTIONS) as play:
+        while not play.is_congested:
+            await play.moved(0, 0)
+        acting = asyncio.create_task(play.moved(1, 0))
+        async with asyncio.timeout(TIMEOUT_S):
+            await play.leave()
+            with pytest.raises(NotConnectedError, match="was left"):
+                await acting
+    assert not stuck.is_set()
+    assert "bytes were not sent in time" in caplog.text
 
 
 async def test_reader_that_fails_ends_the_game_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

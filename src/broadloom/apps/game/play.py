@@ -234,6 +234,8 @@ class Play(AppSession[Change]):
     ) -> None:  # fmt: skip
         self._check_open()
         role, name, values = await self._filtered(role, name, values or {})
+        if self._conversation is None:
+            await self._wait_to_send(timeout_s)
         entry = self._participant.new_entry(kind, role, name, values)
         number = entry.number
         self._outcomes[number] = None
@@ -247,6 +249,17 @@ class Play(AppSession[Change]):
             del self._outcomes[number]
         if problem:
             raise IllegalActionError(problem)
+
+    async def _wait_to_send(self, timeout_s: float) -> None:
+        """Free order: a player acts as fast as the channel sends, and lets the others in its event loop run."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait_for_window()
+                await asyncio.sleep(0)
+        except TimeoutError:
+            text = f"nothing could be sent within {timeout_s:g} s: earlier actions wait. Act less often"
+            raise GameError(f"{self.channel.name}: {text}") from None
+        self._check_open()
 
     # -- ending
 
