@@ -8,6 +8,7 @@ import pytest
 from broadloom.apps.game import Diverged
 from broadloom.apps.game.entry import Entry
 from broadloom.apps.game.participant import Participant
+from broadloom.apps.game.stand_ins import StandIns
 from broadloom.apps.game.timeline import Timeline
 from tests.apps.game.histories import History, run_seed
 from tests.histories import problem_of
@@ -88,7 +89,7 @@ def does_not_compare_states(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def never_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Participant, "_stand_in", lambda *_args: None)
+    monkeypatch.setattr(StandIns, "replace_absent", lambda *_args: None)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The rules of the games, the table, and the timeline: without IO."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -93,6 +94,32 @@ def test_game_that_changes_its_state_or_is_not_pure_is_found() -> None:
     for made, text in ((Careless(), "changes the state"), (Impure(), "two results")):
         with pytest.raises(game.GameCheckError, match=text):
             game.check(made)
+
+
+def test_state_that_is_not_json_is_found_before_the_first_action_and_after_the_last() -> None:
+    class BeginsWithATuple(FreeRelay):
+        def begin(self, players: Sequence[str], chance: Chance) -> game.State:
+            return {**super().begin(players, chance), "players": tuple(players)}
+
+    class EndsWithASet(FreeRelay):
+        def apply(self, state: game.State, action: Action, by: str, chance: Chance) -> game.State:
+            return {**super().apply(state, action, by, chance), "last": {by}}
+
+        def over(self, state: game.State) -> game.Result | None:
+            return game.Result(None, "over") if state["count"] else None
+
+    for made, text in ((BeginsWithATuple(), "JSON does not keep"), (EndsWithASet(), "is not JSON")):
+        with pytest.raises(game.GameCheckError, match=text):
+            game.check(made)
+
+
+def test_check_of_a_game_whose_stand_ins_never_act_says_that_it_tested_nothing() -> None:
+    class Idle(FreeRelay):
+        def stand_in(self, state: game.State, role: str, chance: Chance) -> Action | None:
+            return None
+
+    with pytest.raises(game.GameCheckError, match="apply was not tested"):
+        game.check(Idle())
 
 
 def test_role_has_one_actor_and_is_handed_back() -> None:

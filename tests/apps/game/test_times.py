@@ -4,6 +4,7 @@ Links have 2 to 40 ms.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,40 @@ def test_one_stand_in_acts_within_three_seconds_and_the_player_has_its_role_with
     assert back.participant.role == "runner 1"
     history.sim.run_for(1.0)
     assert {each.participant.table.seats["runner 1"].actor for each in history.alive} == {back.peer_id}
+
+
+class OneFails(FreeRelay):
+    """The automaton of runner 1 does not work."""
+
+    def __init__(self, values: dict[str, Any] | None) -> None:
+        super().__init__()
+        self._values = values
+
+    def stand_in(self, state: State, role: str, chance: Chance) -> Action | None:
+        if role != "runner 1":
+            return super().stand_in(state, role, chance)
+        if self._values is None:
+            raise KeyError("broken")
+        return Action("run", self._values)
+
+
+@pytest.mark.parametrize("values", [None, {"x": object()}, {"x": "y" * 20_000}], ids=["raises", "no JSON", "large"])
+def test_automaton_that_fails_is_logged_once_and_stops_no_other_one(
+    values: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = History(2, game=OneFails(values))
+    history.run_for(4.0)
+    carla = player_of(history, "runner 3")
+    for each in history.alive:
+        if each is not carla:
+            each.node.kill()
+    before = len(carla.changes)
+    history.run_for(20.0)
+    acted = {each.role for each in carla.changes[before:] if isinstance(each, Acted)}
+    assert acted == {"runner 2", "runner 3"}
+    assert [each.message for each in caplog.records if "stand-in" in each.message] == [
+        "Relay: the stand-in for runner 1 failed, and does not act"
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

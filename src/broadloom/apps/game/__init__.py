@@ -5,8 +5,8 @@ The plan of the package (docs/games.md is for its users):
 - **Rules** (`game.py`, `chance.py`, `games/`): a `Game` is a pure class. `check` tests one.
 - **State** (`entry.py`, `table.py`, `timeline.py`): entries are what players and stand-ins do. A `Table` is who has
   which role, and the state of the game; it changes by entries only. A `Timeline` applies them in order.
-- **Participant** (`participant.py`, `runtime.py`, `changes.py`): one program in one game, without IO: both orders, late
-  joiners, stand-ins, comparing states.
+- **Participant** (`participant.py`, `stand_ins.py`, `runtime.py`, `changes.py`): one program in one game, without IO:
+  both orders, late joiners, stand-ins, comparing states.
 - **Play** (`play.py`): a participant on a channel, which programs use: `game.join(...)`.
 - **Game logs** (`game_log.py`): what one player saw, to be replayed.
 - **Lobby** (`lobby.py`, `monitor.py`, `package.py`): games that are registered on a channel, what players and monitors

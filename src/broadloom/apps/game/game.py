@@ -122,9 +122,12 @@ class GameCheckError(AssertionError):
 
 def check(game: Game, *, actions: int = 200, seeds: Sequence[int] = range(5)) -> None:
     """Play with the stand-ins of a game: its states must be JSON, it must not change the state that it is given, and
-    the same actions must give the same state. Raises `GameCheckError`."""
+    the same actions must give the same state. Raises `GameCheckError`, also if no stand-in acts: then there is nothing
+    to test."""
+    applied_count = 0
     for seed in seeds:
         state = game.begin(game.seats(), Chance(seed))
+        text = _checked_json(game, state)
         for number in range(actions):
             role = game.turn(state) or Chance(seed, number).choice(game.seats())
             if game.over(state) is not None:
@@ -132,12 +135,22 @@ def check(game: Game, *, actions: int = 200, seeds: Sequence[int] = range(5)) ->
             action = game.stand_in(state, role, Chance(seed, number, role))
             if action is None:
                 continue
-            before = json.dumps(state, sort_keys=True)
-            if json.loads(before) != state:
-                raise GameCheckError(f"{game.title}: the state has values that JSON does not keep: {state!r}")
-            copies = [game.apply(each, action, role, Chance(seed, number)) for each in (state, json.loads(before))]
-            if json.dumps(state, sort_keys=True) != before:
+            copies = [game.apply(each, action, role, Chance(seed, number)) for each in (state, json.loads(text))]
+            if state != json.loads(text):
                 raise GameCheckError(f"{game.title}: apply changes the state that it is given; return a new one")
             if copies[0] != copies[1]:
                 raise GameCheckError(f"{game.title}: {action} of {role} has two results: apply must be pure")
-            state = copies[0]
+            state, applied_count = copies[0], applied_count + 1
+            text = _checked_json(game, state)
+    if not applied_count:
+        raise GameCheckError(f"{game.title}: no stand-in acts, so apply was not tested: write stand_in")
+
+
+def _checked_json(game: Game, state: State) -> str:
+    try:
+        text = json.dumps(state, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise GameCheckError(f"{game.title}: the state is not JSON: {problem}: {state!r}") from None
+    if json.loads(text) != state:
+        raise GameCheckError(f"{game.title}: the state has values that JSON does not keep: {state!r}")
+    return text

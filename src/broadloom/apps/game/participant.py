@@ -6,17 +6,16 @@ times a second: take the role that its player wants, stand in for roles whose ac
 """
 
 import contextlib
-import hashlib
 import json
 import zlib
 from collections import deque
 from typing import Any
 
-from broadloom.apps.game.chance import Chance
 from broadloom.apps.game.changes import Acted, Diverged, Refused, Rewound, Said, changes_between
 from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of, from_json, is_plain, to_json
 from broadloom.apps.game.game import Action, Game, GameOrder
 from broadloom.apps.game.runtime import GameRuntime
+from broadloom.apps.game.stand_ins import StandIns
 from broadloom.apps.game.table import Phase, Table
 from broadloom.apps.game.timeline import Timeline
 
@@ -26,8 +25,6 @@ TICK_S = 0.2
 DIGEST_S = 2.0
 """Interval at which one member sends the hash of its state."""
 TIPS_KEPT = 2
-ABSENT_S = 0.5
-"""An actor that is missing in the roster for this long is replaced."""
 RETRY_S = 2.0
 """Pause before the same thing is asked for again."""
 FETCH_TIMEOUT_S = 5.0
@@ -63,8 +60,7 @@ class Participant:
         self._before = self.timeline.tip
         self._waiting: deque[tuple[int, Any]] = deque(maxlen=WAITING_MAX)
         self._tried: dict[object, float] = {}
-        self._absent_since: dict[tuple[str, int], float] = {}
-        self._next_act_at: dict[str, float] = {}
+        self._stand_ins = StandIns(self)
         self._digest_key = Key(0)
         self._digest_at = 0.0
         self._tips: deque[Key] = deque(maxlen=TIPS_KEPT)
@@ -126,7 +122,7 @@ class Participant:
             self._report(before, entry)
         self.runtime.on_settled(entry.number, problem)
 
-    def _try(self, what: object, entry: tuple[Kind, str, str, dict[str, Any]]) -> None:
+    def submit_or_skip(self, what: object, entry: tuple[Kind, str, str, dict[str, Any]]) -> None:
         """Submit unless that was tried a moment ago."""
         now = self.runtime.now()
         self._tried = {each: until for each, until in self._tried.items() if until > now}
@@ -389,8 +385,8 @@ class Participant:
             self._send_digest()
         self._sit(members)
         if self.table.phase is Phase.RUNNING:
-            self._stand_in(members, now)
-            self._act(now)
+            self._stand_ins.replace_absent(members, now)
+            self._stand_ins.act(now)
 
     def _sit(self, members: list[int]) -> None:
         role, me = self.wanted, self.runtime.peer_id
@@ -402,7 +398,7 @@ class Participant:
             role = mine or next(iter(self.table.open_roles()), "")
             if not role and not self.has_players:
                 role, absent = next(iter(seats.items()))  # all players are gone: begin with their roles
-                self._try(("free", role, absent.player), (Kind.LEAVE, role, "", {"player": absent.player}))
+                self.submit_or_skip(("free", role, absent.player), (Kind.LEAVE, role, "", {"player": absent.player}))
                 return
         seat = self.table.seats.get(role)
         if seat is None:
@@ -412,34 +408,7 @@ class Participant:
         elif self.has_sat and seat.name == self.name and seat.player in members and seat.player != me:
             self.wanted = ""  # another program of this player has taken over
         elif seat.name in ("", self.name):
-            self._try(("sit", role), (Kind.SIT, role, self.name, {}))
-
-    def _stand_in(self, members: list[int], now: float) -> None:
-        """Replace actors that are gone. Which member does it, follows from the roster; who does, from the history."""
-        vacant = {(role, seat.actor) for role, seat in self.table.seats.items() if seat.actor not in members}
-        self._absent_since = {each: self._absent_since.get(each, now) for each in vacant}
-        for (role, actor), since in self._absent_since.items():
-            if now >= since + ABSENT_S and stand_in_for(role, members) == self.runtime.peer_id:
-                self._try(("stand in", role, actor), (Kind.STAND_IN, role, "", {"instead_of": actor}))
-
-    def _act(self, now: float) -> None:
-        """For the roles that this member stands in for, while there is a player to play with."""
-        me, table = self.runtime.peer_id, self.table
-        mine = [role for role, seat in table.seats.items() if seat.actor == me and seat.is_stood_in]
-        due = [role for role in mine if now >= self._next_act_at.get(role, 0.0)]
-        if not due or not self.has_players:
-            return
-        for role in due:
-            chance = Chance(self.timeline.seed, "stand-in", role, *self.timeline.tip_key)
-            action = self.game.stand_in(table.state, role, chance)
-            if action is not None:
-                self._next_act_at[role] = now + self.game.pace_s
-                self.submit(self.new_entry(Kind.ACT, role, action.name, action.values))
-
-
-def stand_in_for(role: str, members: list[int]) -> int:
-    """The member that stands in for a role: the one with the smallest hash of role and id."""
-    return min(members, key=lambda each: hashlib.sha256(f"{role}\0{each:016x}".encode()).digest())
+            self.submit_or_skip(("sit", role), (Kind.SIT, role, self.name, {}))
 
 
 def _decode(data: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Gems: a race through a maze, in real time and in free order.
 
-Walk over a gem to take it: one point, and one snowball. A snowball flies straight ahead; who is hit starts again in its
-corner and loses a point to the thrower. The first player with ten points wins.
+Walk over a gem to take it: one point, and one snowball. A snowball flies straight ahead; a player that is hit starts
+again in its corner and loses a point to the thrower. The first player with ten points wins.
 """
 
 from collections import deque

@@ -1,0 +1,69 @@
+"""`StandIns`: the automatons of one member, which act for roles whose actor is gone.
+
+Which member replaces an actor follows from the roster; which one has done it, from the history: at each of its places,
+a role has one actor.
+"""
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING
+
+from broadloom.apps.game.chance import Chance
+from broadloom.apps.game.entry import Entry, Kind
+from broadloom.apps.game.game import State
+
+if TYPE_CHECKING:
+    from broadloom.apps.game.participant import Participant
+
+log = logging.getLogger("broadloom")
+
+ABSENT_S = 0.5
+"""An actor that is missing in the roster for this long is replaced."""
+
+
+class StandIns:
+    def __init__(self, participant: "Participant") -> None:
+        self._participant = participant
+        self._absent_since: dict[tuple[str, int], float] = {}
+        self._next_act_at: dict[str, float] = {}
+        self._has_failed = False
+        """Whether the automaton of this game has raised: that is logged once."""
+
+    def replace_absent(self, members: list[int], now: float) -> None:
+        seats, me = self._participant.table.seats, self._participant.runtime.peer_id
+        vacant = {(role, seat.actor) for role, seat in seats.items() if seat.actor not in members}
+        self._absent_since = {each: self._absent_since.get(each, now) for each in vacant}
+        for (role, actor), since in self._absent_since.items():
+            if now >= since + ABSENT_S and stand_in_for(role, members) == me:
+                entry = (Kind.STAND_IN, role, "", {"instead_of": actor})
+                self._participant.submit_or_skip(("stand in", role, actor), entry)
+
+    def act(self, now: float) -> None:
+        """For the roles that this member stands in for, while there is a player to play with."""
+        participant, table = self._participant, self._participant.table
+        me = participant.runtime.peer_id
+        mine = [role for role, seat in table.seats.items() if seat.actor == me and seat.is_stood_in]
+        due = [role for role in mine if now >= self._next_act_at.get(role, 0.0)]
+        if not due or not participant.has_players:
+            return
+        for role in due:
+            if (entry := self._entry_for(role, table.state)) is not None:
+                self._next_act_at[role] = now + participant.game.pace_s
+                participant.submit(entry)
+
+    def _entry_for(self, role: str, state: State) -> Entry | None:
+        participant, timeline = self._participant, self._participant.timeline
+        try:
+            chance = Chance(timeline.seed, "stand-in", role, *timeline.tip_key)
+            action = participant.game.stand_in(state, role, chance)
+            return participant.new_entry(Kind.ACT, role, *action) if action is not None else None
+        except Exception:  # of a game that does not come with Broadloom: other roles act, and its players play on
+            if not self._has_failed:
+                log.exception("%s: the stand-in for %s failed, and does not act", participant.game.title, role)
+            self._has_failed = True
+            return None
+
+
+def stand_in_for(role: str, members: list[int]) -> int:
+    """The member that stands in for a role: the one with the smallest hash of role and id."""
+    return min(members, key=lambda each: hashlib.sha256(f"{role}\0{each:016x}".encode()).digest())
