@@ -1,10 +1,14 @@
-"""Modified programs in games in free order: whose actions they can send, and at what time."""
+"""Modified programs in games: whose actions they can send in free order, at what time and of what size; malformed
+messages."""
 
+import json
+import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from broadloom.apps.game.entry import NUMBER_MAX, Entry, Kind, to_json
+from broadloom.apps.game.entry import ENTRY_BYTES_MAX, NUMBER_MAX, Entry, Kind, decode_entry, to_json
 from broadloom.apps.game.timeline import Timeline
 from tests.apps.game.histories import History
 from tests.apps.game.sim_runtime import FreeRelay, SimGame
@@ -124,3 +128,87 @@ def test_player_applies_the_values_that_the_others_get(history: History) -> None
     anna = program(history, "Anna")
     entry = anna.participant.new_entry(Kind.ACT, "runner 1", "run", {"x": (1, {2: 3})})
     assert entry.values == {"x": [1, {"2": 3}]}
+
+
+LARGE = {"x": "y" * ENTRY_BYTES_MAX}
+
+
+def test_member_cannot_send_an_action_that_is_too_large(history: History) -> None:
+    anna, dora = program(history, "Anna"), program(history, "Dora")
+    sent = replace(next_entry(anna, dora), values=LARGE)
+    for message in ({"entry": sent.fields()}, {"digest": 0, "entry": sent.fields()}):
+        anna.participant.on_message(dora.peer_id, to_json(message))
+    send_window(anna, dora, sent)
+    assert not has(anna, sent)
+    anna.participant.is_ready = False
+    anna.participant.on_message(dora.peer_id, to_json({"digest": 0, "entry": sent.fields()}))
+    assert not anna.participant._waiting
+    snapshot = anna.participant.timeline.snapshot()
+    with pytest.raises(ValueError, match="at most 16,384 bytes"):
+        Timeline(FreeRelay(), "").restore({**snapshot, "entries": [[sent.author, *sent.fields()]]})
+
+
+def test_action_of_agreed_order_that_is_too_large_when_it_is_written_again_has_no_effect() -> None:
+    """Otherwise nobody could take a snapshot that contains it."""
+    numbers = b"[" + b"1e15," * (ENTRY_BYTES_MAX // 6) + b"0]"
+    for values in (json.dumps(LARGE).encode(), b'{"x":%s}' % numbers):
+        with pytest.raises(ValueError, match="at most 16,384 bytes"):
+            decode_entry(7, b'[1,1,"act","red","run",%s]' % values)
+
+
+def test_largest_action_that_can_be_sent_is_received(history: History) -> None:
+    anna, ben = program(history, "Anna"), program(history, "Ben")
+    size = ENTRY_BYTES_MAX - len(next_entry(ben, anna).encode())
+    sent = replace(next_entry(ben, anna), values={"x": "forged" + "y" * size})
+    assert len(sent.encode()) == ENTRY_BYTES_MAX
+    ben.participant.on_message(anna.peer_id, to_json({"entry": sent.fields()}))
+    assert has(ben, sent)
+    Timeline(FreeRelay(), "").restore(ben.participant.timeline.snapshot())
+
+
+DIGESTS: list[Any] = [
+    *(None, [], 7, "x", {}, [[1, 0, 0]]),
+    *([key, [], ""] for key in (["x", 0, 0], [1], [1, 0], [1, 0, 0, 0], [None, 0, 0], [1.5, 0, 0], [-1, 0, 0])),
+    *([[1, 0, 0], counts, ""] for counts in (7, [1], [[1]], [[1, 2, 3]], [["x", 1]], [[1, -1]], [[1, None]])),
+]
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+def test_malformed_digest_is_ignored(is_free: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(2, is_free=is_free)
+    history.run_for(3.0)
+    anna = program(history, "Anna")
+    lead = anna.participant._lead()
+    assert lead is not None
+    fetched: list[str] = []
+    monkeypatch.setattr(anna.participant, "fetch", fetched.append)
+    for digest in DIGESTS:
+        anna.participant.on_message(lead, to_json({"digest": digest}))
+    assert not fetched
+
+
+INFINITY = float("inf")
+CHANGED: list[tuple[str, Any]] = [
+    *(("key", value) for value in ([INFINITY, 0, 0], [1], ["x", 0, 0], [-1, 0, 0], [NUMBER_MAX, 0, 0], None)),
+    *(("counts", value) for value in ([[1, INFINITY]], [[1]], [["x", 1]], 7)),
+    *((f"{table}.seats", value) for table in ("base", "tip") for value in (None, {"queen": ["Eve", 7, 7]})),
+    *((f"{table}.result", value) for table in ("base", "tip") for value in (["red", 7], [{}, "won"], ["red"], 7)),
+    ("entries", [[INFINITY, 1, 1, "act", "", "", {}]]),
+]
+"""What a snapshot cannot have, and where."""
+
+
+@pytest.mark.parametrize("reason", ["", "another state"])
+def test_malformed_snapshot_is_refused(history: History, reason: str) -> None:
+    anna, ben = program(history, "Anna"), program(history, "Ben")
+    before = anna.participant.table
+    for path, value in CHANGED:
+        wrong = json.loads(json.dumps(ben.participant.timeline.snapshot()))
+        *outer, last = path.split(".")
+        (wrong[outer[0]] if outer else wrong)[last] = value
+        with pytest.raises(ValueError):  # noqa: PT011
+            Timeline(FreeRelay(), "").restore(wrong)
+        anna.participant._fetch_reason = reason
+        anna.participant._asked.clear()
+        anna.participant._on_snapshot(ben.peer_id, zlib.compress(json.dumps(wrong).encode()))
+        assert (anna.participant._asked, anna.participant.table) == ([ben.peer_id], before), (path, value)

@@ -11,6 +11,8 @@ TEXT_MAX = 200
 NUMBER_MAX = (1 << 64) - 1
 BRACKETS_MAX = 50
 """With no more than these, values cannot be nested too deeply."""
+PLAIN_BYTES_MAX = ENTRY_BYTES_MAX // 4
+"""Values of this size stay below the limit when they are encoded again: no number becomes four times as long."""
 TIME_MAX = NUMBER_MAX >> 2
 """Latest time in a state that another member sends, so that time cannot be used up."""
 
@@ -96,9 +98,10 @@ def from_json(data: bytes) -> Any:
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether `to_json` can certainly encode what `from_json` has decoded. Trying it would take longer: only escapes
-    can hide text that is not valid Unicode, and only many brackets can be too deep."""
-    return b"\\u" not in data and data.count(b"[") + data.count(b"{") <= BRACKETS_MAX
+    """Whether `to_json` can certainly encode what `from_json` has decoded, within the limit. Trying it would take
+    longer: only escapes can hide text that is not valid Unicode, and only many brackets can be too deep."""
+    is_small = len(data) <= PLAIN_BYTES_MAX
+    return is_small and b"\\u" not in data and data.count(b"[") + data.count(b"{") <= BRACKETS_MAX
 
 
 def is_text(text: object) -> bool:
@@ -106,6 +109,26 @@ def is_text(text: object) -> bool:
     if not isinstance(text, str) or len(text) > TEXT_MAX:
         return False
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def is_count(number: object) -> bool:
+    return type(number) is int and 0 <= number <= NUMBER_MAX
+
+
+def key_of(fields: Any) -> Key:
+    """A key that another member sent. Raises `ValueError`."""
+    if not isinstance(fields, list) or len(fields) != len(Key._fields) or not all(map(is_count, fields)):
+        raise ValueError("not the key of an entry of a game: three whole numbers")
+    if fields[0] > TIME_MAX:
+        raise ValueError(f"the time in a state is at most {TIME_MAX:,}")
+    return Key(*fields)
+
+
+def counts_of(pairs: Any) -> dict[int, int]:
+    """Numbers of entries by author, that another member sent. Raises `ValueError`."""
+    if not isinstance(pairs, list) or not all(isinstance(each, list) and all(map(is_count, each)) for each in pairs):
+        raise ValueError("not numbers of entries by author")
+    return dict(pairs)
 
 
 def checked_name(name: str) -> str:
@@ -119,16 +142,18 @@ def entry_of(author: int, fields: Any, time: int | None = None, *, is_checked: b
     """`is_checked`: they come from data that is plain. Raises `ValueError`."""
     try:
         own_time, number, kind, role, name, values = fields
-        numbers = all(type(each) is int and 0 <= each <= NUMBER_MAX for each in (int(author), number, own_time))
+        numbers = all(is_count(each) for each in (int(author), number, own_time))
         if not is_text(role) or not is_text(name) or not numbers or not isinstance(values, dict):
             raise ValueError(f"not an entry of a game: names are text of at most {TEXT_MAX} characters, values named")
-        if not is_checked:
-            to_json(values)
+        if not is_checked and len(to_json(values)) > ENTRY_BYTES_MAX:
+            raise ValueError(f"an action has at most {ENTRY_BYTES_MAX:,} bytes")
         return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)
-    except TypeError as problem:
+    except (TypeError, OverflowError) as problem:
         raise ValueError(f"not an entry of a game: {problem}") from None
 
 
 def decode_entry(author: int, data: bytes, time: int | None = None) -> Entry:
     """Raises `ValueError`."""
+    if len(data) > ENTRY_BYTES_MAX:
+        raise ValueError(f"an action has at most {ENTRY_BYTES_MAX:,} bytes")
     return entry_of(author, from_json(data), time, is_checked=is_plain(data))

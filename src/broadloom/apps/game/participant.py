@@ -6,13 +6,24 @@ times a second: take the role that its player wants, stand in for roles whose ac
 """
 
 import contextlib
-import json
 import zlib
 from collections import deque
 from typing import Any
 
 from broadloom.apps.game.changes import Acted, Diverged, Refused, Rewound, Said, changes_between
-from broadloom.apps.game.entry import Entry, Key, Kind, decode_entry, entry_of, from_json, is_plain, to_json
+from broadloom.apps.game.entry import (
+    ENTRY_BYTES_MAX,
+    Entry,
+    Key,
+    Kind,
+    counts_of,
+    decode_entry,
+    entry_of,
+    from_json,
+    is_plain,
+    key_of,
+    to_json,
+)
 from broadloom.apps.game.game import Action, Game, GameOrder
 from broadloom.apps.game.runtime import GameRuntime
 from broadloom.apps.game.stand_ins import StandIns
@@ -32,6 +43,8 @@ WAITING_MAX = 4096
 """Entries that a newcomer keeps until it has the state."""
 SAID_MAX = 2000
 """Characters of a message to a player."""
+LARGE = b'{"digest":', b'{"window":'
+"""Only messages that begin like this may be larger than an entry."""
 SNAPSHOT_BYTES_MAX = 64 << 20
 TIME_STEP_MAX = 1 << 20
 """Logical time may jump by this much, so that a hostile member cannot use it up."""
@@ -168,8 +181,11 @@ class Participant:
     # -- messages of other members
 
     def on_message(self, author: int, data: bytes) -> None:
+        is_large = len(data) > ENTRY_BYTES_MAX + len(b'{"entry":}')
+        if is_large and not data.startswith(LARGE):
+            return
         message = _decode(data)
-        if "entry" in message and self._is_free:
+        if "entry" in message and self._is_free and not is_large:
             if self.is_ready:
                 self._on_free_entry(author, message["entry"], is_checked=is_plain(data))
             else:
@@ -251,7 +267,7 @@ class Participant:
 
     def _on_digest(self, digest: Any) -> None:
         try:
-            key, counts, state_hash = Key(*digest[0]), {int(one): int(two) for one, two in digest[1]}, str(digest[2])
+            key, counts, state_hash = key_of(digest[0]), counts_of(digest[1]), str(digest[2])
         except (TypeError, ValueError, IndexError, KeyError):
             return
         lead = self._lead()
@@ -334,10 +350,10 @@ class Participant:
             if data is None:
                 raise ValueError("no state there")
             unpacker = zlib.decompressobj()
-            snapshot = json.loads(unpacker.decompress(data, SNAPSHOT_BYTES_MAX))
+            snapshot = from_json(unpacker.decompress(data, SNAPSHOT_BYTES_MAX))
             # If the same entries gave another state, computing it again would give it again.
             self.timeline.restore(snapshot, is_final=bool(self._fetch_reason))
-        except (ValueError, zlib.error, RecursionError):
+        except (ValueError, zlib.error):
             self._asked.append(source)
             return
         self._asked.clear()

@@ -171,7 +171,7 @@ class Table:
                 Phase(values["phase"]),
                 int(values["round"]),
                 dict(values["state"]),
-                Result(*values["result"]) if values["result"] is not None else None,
+                _result_of(values["result"]),
             )  # fmt: skip
         except (AttributeError, KeyError, TypeError) as problem:
             raise ValueError(f"not the state of a game: {problem!r}") from None
@@ -180,3 +180,12 @@ class Table:
         """Equal at two players exactly if they have the same table."""
         text = json.dumps(self.as_dict(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _result_of(values: Any) -> Result | None:
+    if values is None:
+        return None
+    winner, text = values
+    if not isinstance(winner, str | None) or not isinstance(text, str):
+        raise ValueError("not the result of a game")
+    return Result(winner, text)

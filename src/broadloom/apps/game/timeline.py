@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from broadloom.apps.game.entry import TIME_MAX, Entry, Key, entry_of
+from broadloom.apps.game.entry import TIME_MAX, Entry, Key, counts_of, entry_of, key_of
 from broadloom.apps.game.errors import IllegalActionError
 from broadloom.apps.game.game import Game
 from broadloom.apps.game.table import Table
@@ -204,16 +204,16 @@ class Timeline:
         """Replace everything. With `is_final`, begin with the last table instead of computing it. Raises
         `ValueError`."""
         try:
-            tip = Table.parse(snapshot["tip"])
-            base, key = Table.parse(snapshot["base"]), Key(*map(int, snapshot["key"]))
-            counts = {int(author): int(number) for author, number in snapshot["counts"]}
+            base, tip = Table.parse(snapshot["base"]), Table.parse(snapshot["tip"])
+            key, counts = key_of(snapshot["key"]), counts_of(snapshot["counts"])
             entries = [entry_of(author, fields) for author, *fields in snapshot["entries"]]
         except (AttributeError, KeyError, TypeError) as problem:
             raise ValueError(f"not a snapshot of a game: {problem!r}") from None
-        if max((each.time for each in entries), default=0) > TIME_MAX or not 0 <= key.time <= TIME_MAX:
+        if max((each.time for each in entries), default=0) > TIME_MAX:
             raise ValueError(f"the time of a snapshot is at most {TIME_MAX:,}")
-        if list(base.seats) != self.game.seats():
-            raise ValueError(f"the snapshot is of another game: it has the roles {', '.join(base.seats)}")
+        for table in (base, tip):
+            if list(table.seats) != self.game.seats():
+                raise ValueError(f"the snapshot is of another game: it has the roles {', '.join(table.seats)}")
         self._base, self.base_key, self.base_counts = base, key, counts
         self.entries = sorted(entries, key=lambda each: each.key)
         self._keys = [each.key for each in self.entries]
