@@ -308,7 +308,6 @@ async def _play(
 ) -> None:
     from broadloom.apps.game import Play
     from broadloom.apps.game.monitor import reporting
-    from broadloom.apps.session import own_name
     from broadloom.cli.game_screen import GameScreen
 
     async with _lobby(channel, join_options, stop) as lobby:
@@ -319,7 +318,7 @@ async def _play(
             recorded(tape) as recording,
             # --port is the lobby's
             joined_channel(listing.channel, replace(join_options, port=0), stop, tape=recording) as joined,
-            Play(joined, listing.make_game(), name=own_name(joined), role=role, log_file=log) as play,
+            Play(joined, listing.make_game(), role=role, log_file=log) as play,
             reporting(lobby, name, play),
             Output(stop) as out,
         ):

@@ -15,6 +15,7 @@ from broadloom.apps.game.games.chain import Chain
 from broadloom.apps.game.games.gems import Gems
 from broadloom.order import OrderSettings
 from tests.channel.joined import QUICK, unique_name
+from tests.channel.owned import owned_channel, ticket_of
 from tests.support import eventually
 
 OPTIONS: dict[str, Any] = {"tls": False, "settings": QUICK}
@@ -81,6 +82,29 @@ async def test_role_that_is_taken_is_refused() -> None:
         with pytest.raises(game.RoleTakenError, match="taken: red: Anna"):
             async with game.join(plays[0].channel.name, of=Chain(2), name="Carla", role="red", **OPTIONS):
                 pass
+
+
+async def test_name_that_a_present_player_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broadloom.apps.game.participant.NAMESAKE_S", 0.3)
+    async with playing(Chain, "Anna") as [anna]:
+        for role in ("*", "red"):
+            with pytest.raises(game.RoleTakenError, match="Anna is in the game already: choose another name"):
+                async with game.join(anna.channel.name, of=Chain(2), name="Anna", role=role, **OPTIONS):
+                    pass
+        assert anna.table.seats["red"].player == anna.peer_id
+        await anna.start()
+
+
+async def test_player_with_a_ticket_has_the_name_on_it() -> None:
+    async with owned_channel(2) as owned:
+        one, two = owned.members
+        async with game.Play(one, Chain(2), name="Anna", role="*") as play, game.Play(two, Chain(2)) as other:
+            await other.arrived(name="Anna")
+            names = {"red": "member 0", "blue": "member 1"}
+            await eventually(lambda: {role: seat.name for role, seat in play.table.seats.items()} == names, "both")
+        ticket = ticket_of(owned.owner, "Carla")
+        async with game.join(unique_name(), of=Chain(2), name="Anna", ticket=ticket, settings=QUICK) as play:
+            assert play.table.seats["red"].name == "Carla"
 
 
 async def test_players_of_a_free_game_have_the_same_state() -> None:

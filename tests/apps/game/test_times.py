@@ -52,6 +52,34 @@ def test_one_stand_in_acts_within_three_seconds_and_the_player_has_its_role_with
     assert {each.participant.table.seats["runner 1"].actor for each in history.alive} == {back.peer_id}
 
 
+@ORDERS
+@pytest.mark.parametrize("seed", SEEDS)
+def test_player_that_is_back_at_once_after_a_crash_has_its_role_when_the_roster_has_lost_its_former_program(
+    seed: int, is_free: bool
+) -> None:
+    history = History(seed, is_free=is_free)
+    history.run_for(4.0)
+    former = player_of(history, "runner 1")
+    former.node.kill()
+    history.join("Anna")
+    back = history.programs[-1]
+    assert history.sim.run_until(lambda: back.participant.role == "runner 1" or back.participant.has_namesake, 10.0)
+    assert not back.participant.has_namesake
+    assert former.peer_id not in (back.members() or [])
+
+
+@ORDERS
+def test_present_player_keeps_its_role_although_another_program_has_its_name(is_free: bool) -> None:
+    history = History(1, is_free=is_free)
+    history.run_for(4.0)
+    player = player_of(history, "runner 1")
+    history.join("Anna")
+    other = history.programs[-1]
+    assert history.sim.run_until(lambda: other.participant.has_namesake, 10.0)
+    assert {each.participant.table.seats["runner 1"].player for each in history.alive} == {player.peer_id}
+    assert other.participant.role is None
+
+
 class OneFails(FreeRelay):
     """The automaton of runner 1 does not work."""
 

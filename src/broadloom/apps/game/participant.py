@@ -38,6 +38,8 @@ DIGEST_S = 2.0
 TIPS_KEPT = 2
 RETRY_S = 2.0
 """Pause before the same thing is asked for again."""
+NAMESAKE_S = 3.0
+"""How long a player waits for a role whose player has the same name and is there: after a crash, that is itself."""
 FETCH_TIMEOUT_S = 5.0
 WAITING_MAX = 4096
 """Entries that a newcomer keeps until it has the state."""
@@ -61,6 +63,7 @@ class Participant:
         self.is_ready = False
         """Whether the state is that of the others."""
         self.has_sat = False
+        self._namesake_since: float | None = None
         self._is_free = game.order is GameOrder.FREE
         self._number = 0
         self._clock = 0
@@ -99,6 +102,11 @@ class Participant:
         """Whether any player is there."""
         members = self.runtime.members() or []
         return any(seat.player in members for seat in self.table.seats.values())
+
+    @property
+    def has_namesake(self) -> bool:
+        """Whether another program has the role, under the name of this player, and stays."""
+        return self._namesake_since is not None and self.runtime.now() >= self._namesake_since + NAMESAKE_S
 
     def start(self) -> None:
         self._tick()
@@ -399,13 +407,14 @@ class Participant:
         if now >= self._digest_at and self._lead() == self.runtime.peer_id:
             self._digest_at = now + DIGEST_S
             self._send_digest()
-        self._sit(members)
+        self._sit(members, now)
         if self.table.phase is Phase.RUNNING:
             self._stand_ins.replace_absent(members, now)
             self._stand_ins.act(now)
 
-    def _sit(self, members: list[int]) -> None:
+    def _sit(self, members: list[int], now: float) -> None:
         role, me = self.wanted, self.runtime.peer_id
+        namesake_since, self._namesake_since = self._namesake_since, None
         if not role:
             return
         if role == ANY_ROLE:
@@ -421,8 +430,11 @@ class Participant:
             return
         if seat.actor == me and seat.player == me:
             self.has_sat, self.wanted = True, role
-        elif self.has_sat and seat.name == self.name and seat.player in members and seat.player != me:
-            self.wanted = ""  # another program of this player has taken over
+        elif seat.name == self.name and seat.player in members and seat.player != me:
+            if self.has_sat:
+                self.wanted = ""  # two programs with this name took the role at once, or on two sides of a partition
+            else:
+                self._namesake_since = now if namesake_since is None else namesake_since
         elif seat.name in ("", self.name):
             self.submit_or_skip(("sit", role), (Kind.SIT, role, self.name, {}))
 

@@ -47,7 +47,7 @@ class Play(AppSession[Change]):
     def __init__(
         self, channel: Channel, game: Game, *, name: str = "", role: str = "", log_file: Path | None = None
     ) -> None:
-        self._name, self._wanted = checked_name(name), role
+        self._name, self._wanted = checked_name(own_name(channel, name)), role
         self.game = game
         self.seed = f"{channel.name}\0{game.name}\0{len(game.seats())}"
         self._log = GameLog(log_file, game, self.seed) if log_file is not None else None
@@ -135,6 +135,8 @@ class Play(AppSession[Change]):
 
     def _check_role(self) -> None:
         wanted, name = self._participant.wanted, self._participant.name
+        if self._participant.has_namesake:
+            raise RoleTakenError(f"{name} is in the game already: choose another name, or leave it there first")
         seats = self.table.seats
         roles = list(seats) if wanted == ANY_ROLE else [wanted]
         if wanted not in (ANY_ROLE, *seats):
@@ -172,8 +174,8 @@ class Play(AppSession[Change]):
         await self.do(action.name, **action.values)
 
     async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = JOIN_TIMEOUT_S) -> None:
-        """Take a role. Raises `RoleTakenError` and `NoRoleError`."""
-        self._name = checked_name(name or self._name)
+        """Take a role. The name on a ticket comes before `name`. Raises `RoleTakenError` and `NoRoleError`."""
+        self._name = checked_name(own_name(self.channel, name or self._name))
         if not self._name:
             raise GameError("a player needs a name")
         self._wanted = role
@@ -381,14 +383,15 @@ class Play(AppSession[Change]):
 def join(
     channel: str, *, of: Game, name: str = "", role: str = ANY_ROLE, log_file: Path | None = None, **options: Any
 ) -> contextlib.AbstractAsyncContextManager[Play]:
-    """Join a game and take a role: `role`, by default any that is free, or "" to watch. `options` are those of
-    `broadloom.connect`. Raises `RoleTakenError`, `NoRoleError` and `NoGameError`."""
+    """Join a game and take a role: `role`, by default any that is free, or "" to watch. With a ticket, the player has
+    the name on it. `options` are those of `broadloom.connect`. Raises `RoleTakenError`, `NoRoleError` and
+    `NoGameError`."""
     if role and not (name or "ticket" in options):
         raise ValueError("a player needs a name: pass name=, or a ticket")
     if name and "ticket" not in options:
         options["name"] = name
 
     def make(connected: Channel) -> Play:
-        return Play(connected, of, name=name or own_name(connected), role=role, log_file=log_file)
+        return Play(connected, of, name=name, role=role, log_file=log_file)
 
     return joined(channel, make, **options)
