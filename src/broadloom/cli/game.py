@@ -32,6 +32,9 @@ NameArgument = Annotated[str, argument("Name of the game in the lobby.", "NAME")
 ProgramOption = Annotated[
     Path | None, option("Run the program of a game first, such as a download: only a file that you trust.", "FILE")
 ]
+OwnerOption = Annotated[
+    str, option("Name on the ticket of its owner, if several members use the name.", "OWNER", "--from")
+]
 PlayersOption = Annotated[int, option("Number of roles.", "N", min=2, max=4)]
 
 
@@ -53,7 +56,7 @@ async def list_games(
         return
     rows = table(["name", "game", "state", "players", "open roles", "score"])
     for listing, activity in found:
-        cells = (listing.name, listing.title, *_activity_texts(activity))
+        cells = (listing.name, _game_text(listing), *_activity_texts(activity))
         rows.add_row(*(Text(escape_control_chars(each)) for each in cells))
     if not found:
         rows.add_row(Text("none", style="dim"))
@@ -66,6 +69,7 @@ async def show(
     join_options: JoinOptions,
     channel: ChannelArgument,
     name: NameArgument,
+    owner: OwnerOption = "",
     json: JsonOption = False,
 ) -> None:
     """Show one game: its channel, players, open roles and score.
@@ -75,7 +79,7 @@ async def show(
     - `broadloom game show games/friday board-1`
     """
     async with _lobby(channel, join_options, stop) as lobby:
-        listing = await lobby.find(name)
+        listing = await lobby.find(name, owner)
         fields = _fields(listing, lobby.activity(name))
     if json:
         print_json(fields)
@@ -120,6 +124,7 @@ async def join(
     kind: Annotated[str, option("Register it as this kind of game, if it is not there yet.", "GAME", "--game")] = "",
     players: PlayersOption = 2,
     role: Annotated[str, option("Role to take. Default: any that is free.", "ROLE")] = "*",
+    owner: OwnerOption = "",
     program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     tape: TapeOption = None,
@@ -138,7 +143,10 @@ async def join(
     if role and not join_options.member_name and join_options.ticket is None:
         raise UsageError("a player needs a name: --as NAME, or --ticket")
     _load(program)
-    await _play(stop, join_options, channel, name, role, kind=kind, players=players, log=log, tape=tape, json=json)
+    await _play(
+        stop, join_options, channel, name, role,
+        owner=owner, kind=kind, players=players, log=log, tape=tape, json=json,
+    )  # fmt: skip
 
 
 @command("game watch", game)
@@ -147,6 +155,7 @@ async def watch(
     join_options: JoinOptions,
     channel: ChannelArgument,
     name: NameArgument,
+    owner: OwnerOption = "",
     program: ProgramOption = None,
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     tape: TapeOption = None,
@@ -159,7 +168,7 @@ async def watch(
     - `broadloom game watch games/friday board-1`
     """
     _load(program)
-    await _play(stop, join_options, channel, name, "", log=log, tape=tape, json=json)
+    await _play(stop, join_options, channel, name, "", owner=owner, log=log, tape=tape, json=json)
 
 
 @command("game publish", game)
@@ -190,6 +199,7 @@ async def download(
     join_options: JoinOptions,
     channel: ChannelArgument,
     kind: Annotated[str, argument("The game.", "GAME")],
+    owner: OwnerOption = "",
     out: Annotated[Path | None, option("File for the program. Default: a new GAME.py here.", "FILE")] = None,
     picture: Annotated[Path | None, option("File for its picture, an SVG image.", "FILE")] = None,
     json: JsonOption = False,
@@ -208,7 +218,7 @@ async def download(
     if out is None and path.exists():
         raise UsageError(f"{path} exists: choose a file with --out")
     async with _lobby(channel, join_options, stop) as lobby:
-        package = lobby.package(kind)
+        package = lobby.package(kind, owner)
     path.write_bytes(package.program.encode())  # with its own line ends, which the hash covers
     if picture is not None:
         picture.write_bytes(package.picture.encode())
@@ -300,6 +310,7 @@ async def _play(
     name: str,
     role: str,
     *,
+    owner: str,
     kind: str = "",
     players: int = 2,
     log: Path | None,
@@ -313,7 +324,7 @@ async def _play(
     async with _lobby(channel, join_options, stop) as lobby:
         if kind and name not in {each.name for each in lobby.games}:
             await lobby.register(name, kind, players)
-        listing = await lobby.find(name)
+        listing = await lobby.find(name, owner)
         async with (
             recorded(tape) as recording,
             # --port is the lobby's
@@ -357,6 +368,11 @@ async def _kept_by_others(channel: str, join_options: JoinOptions, stop: StopSig
 
 def _fields(listing: "Listing", activity: "Activity | None") -> dict[str, Any]:
     return {**asdict(listing), **({"activity": asdict(activity)} if activity is not None else {"activity": None})}
+
+
+def _game_text(listing: "Listing") -> str:
+    owner = f"by {listing.owner}" if listing.owner else ""
+    return " · ".join(filter(None, (listing.title, listing.program[:12], owner)))
 
 
 def _activity_texts(activity: "Activity | None") -> tuple[str, ...]:

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 import broadloom
-from broadloom.apps.game import Play
+from broadloom.apps.game import GameError, NoGameError, Play
 from broadloom.apps.game import lobby as lobbies
-from broadloom.apps.game.lobby import Activity, Lobby
+from broadloom.apps.game.lobby import Activity, Listing, Lobby
 from broadloom.apps.game.monitor import Monitor, monitoring, reporting
 from broadloom.channel import Channel
 from broadloom.mailboxes.model import Change, ChangeKind, Value
 from broadloom.wire import PeerId
 from tests.apps.game.measure import monitor_times
 from tests.channel.joined import QUICK, connected_channels, unique_name
+from tests.channel.owned import owned_channel
 from tests.support import eventually
 
 MONITOR_S = 3.0
@@ -50,18 +51,46 @@ async def test_listing_leads_to_the_channel_of_its_own_name() -> None:
 
 
 async def test_owner_cannot_replace_or_remove_the_game_of_another() -> None:
-    async with opened() as lobby:
+    async with owned_channel(2) as owned, AsyncExitStack() as stack:
+        lobby, other = [await stack.enter_async_context(lobbies.opened(each)) for each in owned.members]
         put(lobby, "games/board-1", LISTING, "Ann")
-        put(lobby, "games/board-1", {**LISTING, "game": "gems"}, "Mallory")
-        assert [each.game for each in lobby.games] == ["chain"]
-        put(lobby, "games/board-1", {}, "Mallory", ChangeKind.GONE)
-        assert [each.game for each in lobby.games] == ["chain"]
+        put(lobby, "games/board-1", {**LISTING, "title": "Mallory's"}, "Mallory")
+        assert [(each.title, each.owner) for each in lobby.games] == [("Chain", "Ann")]
         put(lobby, "activity/board-1", ACTIVITY, "Ann")
+        put(lobby, "games/board-1", {}, "Mallory", ChangeKind.GONE)
         put(lobby, "activity/board-1", ACTIVITY, "Mallory", ChangeKind.GONE)
+        assert [each.owner for each in lobby.games] == ["Ann"]
         assert lobby.activity("board-1") == Activity(**ACTIVITY)
         put(lobby, "games/board-1", {}, "Ann", ChangeKind.GONE)
         put(lobby, "activity/board-1", {}, "Ann", ChangeKind.GONE)
         assert (lobby.games, lobby.activity("board-1")) == ([], None)
+        await lobby.register("board-2", "chain", 2)
+        await other.find("board-2")
+        with pytest.raises(GameError, match="registered already, as chain for 2 players"):
+            await other.register("board-2", "chain", 3)
+        assert (await other.register("board-2", "chain", 2)).owner == "member 1"
+        assert not other.is_ambiguous("board-2")
+
+
+async def test_name_of_two_games_is_ambiguous_for_old_members_and_for_newcomers() -> None:
+    async with owned_channel(3) as owned, AsyncExitStack() as stack:
+        later, first, newcomer = owned.members
+        known = {each: await stack.enter_async_context(lobbies.opened(each)) for each in (first, later)}
+        for member, kind in ((first, "gems"), (later, "chain")):  # as if the other one was not there
+            listing = Listing(name="board-1", game=kind, players=2, channel="", title=kind)
+            await known[member]._put("games/board-1", lobbies._encode(listing), while_here=False)
+            await known[member].report("board-1", Activity(**ACTIVITY))
+        await eventually(lambda: all(each.is_ambiguous("board-1") for each in known.values()), "both games are known")
+        known[newcomer] = await stack.enter_async_context(lobbies.opened(newcomer))
+        await eventually(lambda: known[newcomer].is_ambiguous("board-1"), "a newcomer knows them, too")
+        for lobby in known.values():
+            assert [(each.owner, each.game) for each in lobby.games] == [("member 0", "chain"), ("member 1", "gems")]
+            with pytest.raises(GameError, match=r"its owner .*: member 0 \(chain for 2\), member 1 \(gems for 2\)"):
+                await lobby.find("board-1")
+            assert (await lobby.find("board-1", "member 1")).game == "gems"
+            assert lobby.activity("board-1") is None, "a report does not say of which game it is"
+        with pytest.raises(NoGameError, match="of Eve"):
+            await lobby.find("board-1", "Eve", timeout_s=0.01)
 
 
 async def test_malformed_listings_and_activities_are_ignored() -> None:

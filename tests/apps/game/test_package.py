@@ -89,10 +89,21 @@ async def test_publisher_is_the_name_on_a_ticket(tmp_path: Path) -> None:
 
 
 async def test_member_cannot_replace_the_program_of_another() -> None:
-    async with opened() as lobby:
-        package = {"game": "go", "title": "Go", "about": "", "program": "pass", "picture": ""}
-        put(lobby, "packages/go", package, "Ann")
+    package = {"game": "go", "title": "Go", "about": "", "program": "pass", "picture": ""}
+    async with owned_channel(1) as owned, lobbies.opened(owned.members[0]) as lobby:
+        put(lobby, "packages/go", package, "zoe")
+        put(lobby, "packages/go", {**package, "title": "The same program"}, "Mallory")
+        assert lobby.package("go").program == "pass"
         put(lobby, "packages/go", {**package, "program": "import this"}, "Mallory")
+        with pytest.raises(GameError, match=r"choose their owner .*: Mallory \(\w{12}\), zoe \(d74ff0ee8da3\)"):
+            lobby.package("go")
+        assert lobby.package("go", "zoe").program == "pass"
+        assert [(each.program, owner) for each, owner in lobby.packages] == [
+            ("import this", "Mallory"),
+            ("pass", "zoe"),
+        ]
+        with pytest.raises(NoGameError, match="of Eve"):
+            lobby.package("go", "Eve")
         put(lobby, "packages/go", {}, "Mallory", ChangeKind.GONE)
         assert lobby.package("go").program == "pass"
         chess = {**package, "game": "chess"}

@@ -3,6 +3,9 @@
 A game is registered in a mailbox of the lobby, of which every member has a copy, and which keepers store
 (docs/mailboxes.md). Players and monitors (`monitor.py`) write the activity of a game into another one, bound to their
 presence.
+
+With tickets, each member has mailboxes of its own, so several members can use one name. Nobody can prove to have been
+the first one: a name with different games, or programs, is ambiguous, and a user chooses the owner.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from broadloom.apps.game.entry import NUMBER_MAX, is_text
+from broadloom.apps.game.entry import NUMBER_MAX, is_count, is_text
 from broadloom.apps.game.errors import GameError, NoGameError
 from broadloom.apps.game.game import Game
 from broadloom.apps.game.games import GAMES as BUILT_IN
@@ -48,6 +51,13 @@ class Listing:
     title: str = ""
     program: str = ""
     """SHA-256 of its program, if the game does not come with Broadloom."""
+    owner: str = ""
+    """The member that has registered it: the name on a ticket, or empty on a channel without tickets."""
+
+    @property
+    def kind(self) -> tuple[str, int, str]:
+        """What is played: listings of one name with the same kind are one game."""
+        return self.game, self.players, self.program
 
     @property
     def is_known(self) -> bool:
@@ -95,12 +105,13 @@ class Lobby:
     def __init__(self, channel: Channel, boxes: Mailboxes) -> None:
         self.channel = channel
         self._boxes = boxes
+        self._owner = channel._post_signer.name if channel._post_signer is not None else ""
         self._listings: dict[str, dict[str, Listing]] = {}
-        """By name and owner. The first one counts, so that no owner can replace or remove the game of another."""
+        """By name and owner."""
         self._activities: dict[str, dict[str, Activity]] = {}
         """By name and owner, the latest last."""
         self._packages: dict[str, dict[str, Package]] = {}
-        """By game and owner. The first one counts."""
+        """By game and owner."""
         self.version = 0
         """Counts what has changed here."""
         self.reporters: Counter[str] = Counter()
@@ -115,28 +126,44 @@ class Lobby:
 
     @property
     def games(self) -> list[Listing]:
-        return [self._listing(name) for name in sorted(self._listings)]
+        """By name and owner. A name is there once, unless it is ambiguous."""
+        return [each for name in sorted(self._listings) for each in self._games_of(name)]
 
-    def _listing(self, name: str) -> Listing:
-        return next(iter(self._listings[name].values()))
+    def _games_of(self, name: str) -> list[Listing]:
+        """The different games of this name, each with the listing of one of its owners."""
+        found: dict[tuple[str, int, str], Listing] = {}
+        for _, listing in sorted(self._listings[name].items()):
+            found.setdefault(listing.kind, listing)
+        return list(found.values())
+
+    def is_ambiguous(self, name: str) -> bool:
+        """Whether members have registered different games with this name."""
+        return len(self._listings.get(name, ())) > 1 and len(self._games_of(name)) > 1
 
     def activity(self, name: str) -> Activity | None:
-        """What a player or a monitor reports; None if nobody does."""
-        return next(reversed(self._activities.get(name, {}).values()), None)
+        """What a player or a monitor reports; None if nobody does, or if the name is ambiguous."""
+        return None if self.is_ambiguous(name) else next(reversed(self._activities.get(name, {}).values()), None)
 
-    async def find(self, name: str, timeout_s: float = WAIT_S) -> Listing:
-        """Wait for a game. Raises `NoGameError`."""
+    async def find(self, name: str, owner: str = "", timeout_s: float = WAIT_S) -> Listing:
+        """Wait for a game, or for that of one owner. Raises `NoGameError`, or `GameError` if the name is ambiguous."""
         try:
             async with asyncio.timeout(timeout_s):
-                while name not in self._listings:
+                while name not in self._listings or (owner and owner not in self._listings[name]):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
+            by = f" of {owner}" if owner else ""
             raise NoGameError(
-                f"{self.channel.name} has no game {name!r}; `broadloom game list` shows all, `broadloom game register` "
-                "adds one"
+                f"{self.channel.name} has no game {name!r}{by}; `broadloom game list` shows all, `broadloom game "
+                "register` adds one"
             ) from None
-        return self._listing(name)
+        if owner:
+            return self._listings[name][owner]
+        first, *others = self._games_of(name)
+        if others:
+            texts = (f"{each.owner} ({each.game} for {each.players})" for each in (first, *others))
+            raise GameError(f"{name} is the name of different games: choose its owner (--from): {', '.join(texts)}")
+        return first
 
     def channel_of(self, game: str, name: str) -> str:
         """The channel of a game follows from its lobby and its name: nobody can lead players to another one."""
@@ -152,16 +179,17 @@ class Lobby:
         listing = Listing(
             name=name, game=game, players=players, channel=channel, title=title or made.title, program=program
         )
-        known = self._listing(name) if name in self._listings else None
-        if known is not None and known.channel != listing.channel:
-            raise GameError(f"{name} is registered already, as {known.game}: choose another name")
+        for owner, known in self._listings.get(name, {}).items():
+            if known.channel != listing.channel or (owner != self._owner and known.kind != listing.kind):
+                text = f"{known.game} for {known.players} players"
+                raise GameError(f"{name} is registered already, as {text}: choose another name")
         try:
             ChannelName.parse(listing.channel)
             checked_topic(f"{GAMES}{name}")
         except ValueError as problem:
             raise GameError(f"{name!r} cannot be the name of a game: {problem}") from None
         await self._put(f"{GAMES}{name}", _encode(listing), while_here=False)
-        return await self.find(name)
+        return await self.find(name, self._owner)
 
     async def report(self, name: str, activity: Activity | None) -> None:
         """What this program sees in a game; None if it is not there any more."""
@@ -176,14 +204,23 @@ class Lobby:
     def packages(self) -> list[tuple[Package, str]]:
         """The programs that are published, each with its publisher: the name on a ticket, or empty on a channel without
         tickets, where names are not proven."""
-        found = (next(iter(self._packages[game].items())) for game in sorted(self._packages))
-        return [(package, owner if self.channel._post_signer is not None else "") for owner, package in found]
+        return [
+            (package, owner)
+            for _, by_owner in sorted(self._packages.items())
+            for owner, package in sorted(by_owner.items())
+        ]
 
-    def package(self, game: str) -> Package:
-        """What a player needs to join a game that does not come with Broadloom. Raises `NoGameError`."""
-        if game not in self._packages:
-            raise NoGameError(f"{self.channel.name} has no program of {game!r}; `broadloom game publish` adds one")
-        return next(iter(self._packages[game].values()))
+    def package(self, game: str, owner: str = "") -> Package:
+        """What a player needs to join a game that does not come with Broadloom. Raises `NoGameError`, or `GameError`
+        if members have published different programs of this game, and none is chosen with `owner`."""
+        found = {each: package for each, package in self._packages.get(game, {}).items() if owner in ("", each)}
+        if not found:
+            by = f" of {owner}" if owner else ""
+            raise NoGameError(f"{self.channel.name} has no program of {game!r}{by}; `broadloom game publish` adds one")
+        if len({each.sha256 for each in found.values()}) > 1:
+            texts = (f"{each} ({package.sha256[:12]})" for each, package in sorted(found.items()))
+            raise GameError(f"{game} has different programs: choose their owner (--from): {', '.join(texts)}")
+        return found[min(found)]
 
     async def publish(self, program: Path, picture: Path | None = None) -> Package:
         """Load a program, and publish it with its description. It stays as long as a game does. Raises `GameError`."""
@@ -200,13 +237,14 @@ class Lobby:
         await self._own[name].put(value)
 
     def _on_change(self, change: Change) -> None:
-        box, owner, data = change.value.name, change.value.owner, change.value.data
+        box, data = change.value.name, change.value.data
+        owner = change.value.owner if self._owner else ""
         prefix, _, name = box.partition("/")
         prefix = f"{prefix}/"
         known: dict[str, dict[str, Any]] = self._listings
         if prefix != GAMES:
             known = self._activities if prefix == ACTIVITY else self._packages
-        value = None if change.kind is ChangeKind.GONE else self._decode(prefix, name, data)
+        value = None if change.kind is ChangeKind.GONE else self._decode(prefix, name, owner, data)
         if value is None:
             known.get(name, {}).pop(owner, None)
             if not known.get(name):
@@ -219,7 +257,7 @@ class Lobby:
         self.version += 1
         self._changed.set()
 
-    def _decode(self, prefix: str, name: str, data: bytes) -> "Listing | Activity | Package | None":
+    def _decode(self, prefix: str, name: str, owner: str, data: bytes) -> "Listing | Activity | Package | None":
         """None if it is malformed."""
         if prefix == ACTIVITY:
             return _decode_activity(data)
@@ -229,7 +267,7 @@ class Lobby:
         listing = _decode_listing(data)
         if listing is None or listing.name != name:
             return None
-        return replace(listing, channel=self.channel_of(listing.game, name))
+        return replace(listing, channel=self.channel_of(listing.game, name), owner=owner)
 
 
 @asynccontextmanager
@@ -273,7 +311,7 @@ def _decode_listing(data: bytes) -> Listing | None:
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
     is_valid = all(is_text(each) and each for each in (name, game, title)) and is_text(program)
-    if not is_valid or not _is_count(players):
+    if not is_valid or not is_count(players):
         return None
     return Listing(name=name, game=game, players=players, channel="", title=title, program=program)
 
@@ -286,11 +324,7 @@ def _decode_activity(data: bytes) -> Activity | None:
         players, score = dict(found.players), dict(found.score)
         texts = (found.result, *players, *players.values(), *found.stand_ins, *score)
         points = (type(each) is int and abs(each) <= NUMBER_MAX for each in score.values())
-        is_valid = all(map(is_text, texts)) and _is_count(found.members) and all(points)
+        is_valid = all(map(is_text, texts)) and is_count(found.members) and all(points)
         return found if is_valid and Phase(found.phase) else None
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-
-
-def _is_count(number: object) -> bool:
-    return type(number) is int and 0 <= number <= NUMBER_MAX

@@ -113,8 +113,9 @@ class Monitor:
             await asyncio.gather(*self._watching.values(), *self._ending, return_exceptions=True)
 
     def _update(self) -> None:
-        """Watch games that are registered now and that nobody reports, and none that was removed."""
-        listed = [each for each in self._lobby.games if each.is_known]
+        """Watch games that are registered now and that nobody reports, and none that was removed, or whose name is
+        ambiguous: a report has only the name."""
+        listed = [each for each in self._lobby.games if each.is_known and not self._lobby.is_ambiguous(each.name)]
         for listing in self._watching.keys() - set(listed):
             task = self._watching.pop(listing)
             self._ending.add(task)

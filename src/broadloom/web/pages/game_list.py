@@ -25,7 +25,8 @@ class GameList:
         self._join, self._watch = join, watch
         self._shown: tuple[int, str] | None = None
         self._lobby: Lobby | None = None
-        self._rows: dict[str, GameRow] = {}
+        self._rows: dict[tuple[str, str], GameRow] = {}
+        """By name and owner."""
         with section("Games"):
             self._search = ui.input("Search by name, game or player")
             self._search.props("outlined dense clearable debounce=200 maxlength=200")
@@ -47,17 +48,18 @@ class GameList:
         found = [each for each in listed if _matches(words, *each)]
         found.sort(key=lambda each: (_rank(each[1]), each[0].name))
         self._found.set_text(_found_text(len(found), len(listed)))
-        self._show_rows(found[:SHOWN_MAX])
+        self._show_rows(lobby, found[:SHOWN_MAX])
 
-    def _show_rows(self, shown: list[tuple[Listing, Activity | None]]) -> None:
-        for gone in self._rows.keys() - {listing.name for listing, _ in shown}:
+    def _show_rows(self, lobby: Lobby, shown: list[tuple[Listing, Activity | None]]) -> None:
+        for gone in self._rows.keys() - {(listing.name, listing.owner) for listing, _ in shown}:
             self._rows.pop(gone).element.delete()
         for index, (listing, activity) in enumerate(shown):
-            row = self._rows.get(listing.name)
+            key = listing.name, listing.owner
+            row = self._rows.get(key)
             if row is None:
                 with self._list:
-                    row = self._rows[listing.name] = GameRow(listing.name, self._join, self._watch)
-            row.show(listing, activity)
+                    row = self._rows[key] = GameRow(listing.name, self._join, self._watch)
+            row.show(listing, activity, is_ambiguous=lobby.is_ambiguous(listing.name))
             if self._list.default_slot.children[index] is not row.element:
                 row.element.move(target_index=index)
 
@@ -74,9 +76,11 @@ class GameRow:
                 self._join = _chip("Join", name, partial(join, name))
                 self._watch = _chip("Watch", name, partial(watch, name))
 
-    def show(self, listing: Listing, activity: Activity | None) -> None:
+    def show(self, listing: Listing, activity: Activity | None, *, is_ambiguous: bool) -> None:
         """A text that has not changed is not sent again."""
-        self._title.set_text(listing.title if listing.is_known else f"{listing.title} · in the terminal")
+        is_playable = listing.is_known and not is_ambiguous
+        texts = [listing.title, *([f"one of several games of this name, by {listing.owner}"] if is_ambiguous else [])]
+        self._title.set_text(" · ".join([*texts, *([] if is_playable else ["in the terminal"])]))
         self._status.set_text(_status_text(activity, listing.players))
         self._roles.set_text(_roles_text(activity) if activity is not None else "")
         phase = activity.phase if activity is not None else "unknown"
@@ -84,8 +88,8 @@ class GameRow:
             self.element.props["data-phase"] = phase
             self.element.update()
         has_room = activity is None or activity.phase == "over" or bool(_free_roles(activity))
-        self._join.set_visibility(listing.is_known and has_room)
-        self._watch.set_visibility(listing.is_known)
+        self._join.set_visibility(is_playable and has_room)
+        self._watch.set_visibility(is_playable)
 
 
 class ProgramList:
