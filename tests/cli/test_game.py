@@ -2,13 +2,19 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from broadloom.apps.game.game import Result
 from broadloom.apps.game.games import PROGRAMS
+from broadloom.apps.game.games.chain import Chain
+from broadloom.apps.game.table import Table
+from broadloom.apps.game.timeline import Timeline
 from broadloom.apps.tape_log import TapeLog
+from broadloom.cli.game_screen import table_text
 from broadloom.cli.main import app
 from broadloom.protocol import ChannelName
 from broadloom.wire import PeerId
@@ -136,6 +142,35 @@ def test_player_without_a_name_is_a_usage_error() -> None:
     assert "--as NAME" in result.output
 
 
+def test_program_of_a_game_that_fails_ends_the_command_with_the_reason(tmp_path: Path) -> None:
+    lobby, program = new_channel(), tmp_path / "count.py"
+    typed = "    def typed(self, state, role, text):\n        return {}[text]\n"
+    program.write_text(f"{PROGRAM}\n{typed}", encoding="utf-8")
+    join = ("game", "join", lobby, "board-1", "--game", "count", "--as", "Ann", "--program", str(program))
+    with running_command(*join, "--no-tls", "--json") as ann:
+        ann.wait_for_output('"change": "Arrived"')
+        ann.type("start\n")
+        ann.wait_for_output('"change": "Started"')
+        ann.type("anything\n")
+        result = ann.wait()
+    assert (result.code, "KeyError: 'anything'" in result.err) == (1, True), result.err
+
+
+def test_result_of_a_game_cannot_control_the_terminal() -> None:
+    table = replace(Table.new(Chain(2)), result=Result("red", "won\x1b[2J\x07"))
+    assert "won" in table_text(Chain(2), table)
+    assert not {"\x1b", "\x07"} & set(table_text(Chain(2), table))
+
+
+def test_state_of_another_game_in_a_log_is_reported_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "game.log"
+    path.write_bytes(
+        changed_snapshot(base={**Table.new(Chain(2)).as_dict(), "phase": "running", "state": {"cells": []}})
+    )
+    result = CliRunner().invoke(app, ["game", "replay", str(path)])
+    assert (result.exit_code, "does not end with a state of this game" in result.output) == (1, True), result.output
+
+
 @pytest.mark.long
 def test_stand_in_plays_for_a_killed_player_until_it_is_back() -> None:
     lobby = new_channel()
@@ -170,7 +205,20 @@ def test_game_is_drawn_and_played_with_keys_at_a_terminal() -> None:
         player.close()
 
 
-@pytest.mark.parametrize("data", [b"\x88\xff\x00", b"", b'["game",{"version":1,"game":"chain","players":"x"}]\n'])
+def changed_snapshot(**changed: object) -> bytes:
+    """A log with a snapshot that no player has written."""
+    snapshot = Timeline(Chain(2), "x").snapshot() | changed
+    return b"".join(json.dumps(each).encode() + b"\n" for each in (CHANGED_LOG[0], ["snapshot", snapshot]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"\x88\xff\x00", b"", b'["game",{"version":1,"game":"chain","players":"x"}]\n'),
+        *(changed_snapshot(key=key) for key in ([float("inf"), 0, 0], ["x", 0, 0])),
+        changed_snapshot(tip={**Table.new(Chain(2)).as_dict(), "seats": {}}),
+    ],
+)
 def test_file_that_is_no_game_log_is_reported_in_one_line(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "game.log"
     path.write_bytes(data)

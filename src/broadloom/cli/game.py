@@ -288,9 +288,10 @@ def replay(
     fields = {"hash": final.hash(), "recorded_hash": last.recorded_hash or None, **final.as_dict()}
     try:
         board = board_text(made.board(final.state), is_colored=False) if final.state else ""
+        seats = table_text(made, final)
     except (KeyError, TypeError, ValueError, IndexError):
         raise CommandFailedError(f"{file} does not end with a state of this game: it was changed") from None
-    print_result(fields, f"\n{board}\n\n{table_text(made, final)}\n{final.hash()}", json=json)
+    print_result(fields, f"\n{board}\n\n{seats}\n{final.hash()}", json=json)
     if last.recorded_hash not in ("", final.hash()):
         raise CommandFailedError(f"the player had the state {last.recorded_hash}: the log or the rules were changed")
 
@@ -340,7 +341,9 @@ async def _play(
             if role:
                 tasks.append(asyncio.create_task(screen.read_input()))
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()  # raises the reason, if there is one
             finally:
                 for task in tasks:
                     task.cancel()

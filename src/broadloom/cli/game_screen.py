@@ -60,7 +60,7 @@ def table_text(game: "Game", table: "Table") -> str:
         player = escape_control_chars(seat.player_text)
         lines.append(f"{'>' if role == turn else ' '} {role:<10} {score.get(role, 0):>4}  {player}")
     if table.result is not None:
-        lines.append(f"over: {table.result.text}")
+        lines.append(f"over: {escape_control_chars(table.result.text)}")
     return "\n".join([*lines, f"  {table.phase}"])
 
 
