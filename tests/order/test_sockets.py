@@ -158,7 +158,10 @@ async def test_conversation_can_be_closed_and_opened_again() -> None:
             await orders[0].receive()
         await orders[1].submit(b"two")
         async with ordered(channels[0], "moves", mode="available", from_index=1, settings=FAST) as again:
-            assert await texts(again, 2) == ["one", "two"]
+            three = asyncio.create_task(again.submit(b"three"))
+            assert await texts(again, 3) == ["one", "two", "three"]
+            assert (await three).index == 3
+            assert await texts(orders[1], 3) == ["one", "two", "three"]
         await eventually(lambda: not any(LAYER in member.layers for member in channels[1].members()
                                          if member.peer_id == channels[0].peer_id))  # fmt: skip
 

@@ -37,6 +37,8 @@ ENTER_DIRECTLY_MAX = 8
 MALFORMED_WARNINGS_MAX = 3
 
 _layers: "WeakKeyDictionary[Channel, OrderLayer]" = WeakKeyDictionary()
+_opened: "WeakKeyDictionary[Channel, set[int]]" = WeakKeyDictionary()
+"""All conversations that this program has ever opened on a channel."""
 
 
 class Application(Protocol):
@@ -74,6 +76,9 @@ class OrderLayer(LayerRuntime):
         if len(self._conversations) >= CONVERSATIONS_MAX:
             raise ValueError(f"{CONVERSATIONS_MAX} conversations are open on this channel: close some")
         self._conversations[conversation] = runtime
+        opened = _opened.setdefault(self.channel, set())
+        runtime.is_reopened = conversation in opened
+        opened.add(conversation)
 
     async def remove(self, conversation: int, runtime: "ChannelOrderRuntime") -> None:
         """With the last one the layer is closed, after what it has to send."""
@@ -171,6 +176,7 @@ class ChannelOrderRuntime:
         self._channel = layer.channel
         self.application = application
         self.is_closed = False
+        self.is_reopened = False
 
     @property
     def peer_id(self) -> PeerId:

@@ -200,10 +200,15 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         self._check_open()
         if not self._runtime.may_send(self._runtime.peer_id):
             raise NotPermittedError(f"{self.name}: the ticket has the role consumer, which may only receive")
-        while not self._replica.submissions.has_room:
+        while not self._replica.submissions.has_room or not self._knows_own_number:
             self._has_room.clear()
             await self._has_room.wait()
             self._check_open()
+
+    @property
+    def _knows_own_number(self) -> bool:
+        """If this program had the conversation open before, the log says how many of its submissions were ordered."""
+        return not self._runtime.is_reopened or self._store is not None or self._replica.delivery.has_started
 
     def _timeout_error(self, timeout_s: float, *, was_sent: bool) -> OrderTimeoutError:
         what = "it is unknown whether it will be; submit it again with the same key" if was_sent else "it was not sent"
@@ -304,6 +309,7 @@ class Order(ItemReader[OrderItem], AsyncClosable):
             self._backlog_end = min(self._backlog_end, event.to_index)
         if isinstance(event, Rewound | Skipped):
             self._put(event)
+        self._has_room.set()
         self._listeners.emit(event)
 
     # -- closing

@@ -41,7 +41,8 @@ class Submissions:
         return len(self.own) < PENDING_PER_MEMBER_MAX
 
     def add_own(self, key: bytes, data: bytes, now: float) -> int:
-        self._last_own += 1
+        # A conversation that was open before in this program has entries of ours, whose numbers continue.
+        self._last_own = max(self._last_own, self._log.last_numbers.get(self._me, 0)) + 1
         self._by_author.setdefault(self._me, {})[self._last_own] = Submission(key, data, now)
         return self._last_own
 
