@@ -166,13 +166,21 @@ class Order(ItemReader[OrderItem], AsyncClosable):
 
     # -- submitting
 
-    async def submit(self, data: bytes, *, key: bytes | str | None = None, timeout_s: float = 10.0) -> Placed:
+    async def submit(
+        self,
+        data: bytes,
+        *,
+        key: bytes | str | None = None,
+        timeout_s: float = 10.0,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Placed:
         """Order a message, and return its place when it was delivered to this program too.
 
         With a `key` (at most 64 bytes, chosen at random by the application) a message is ordered once, from any author
         and however often it is submitted. Raises `OrderTimeoutError`, or `NoMajorityError` if too few voters are
         connected (mode "safe"): then the outcome is unknown, the message may still be ordered, and submitting it again
-        with the same key is safe.
+        with the same key is safe. `on_sent` is called when the message is on its way; if this was canceled or failed
+        before, it will not be ordered.
         """
         data = payload_bytes(data, "text.encode() or json.dumps(value).encode()")
         encoded_key = _checked_key(key)
@@ -189,6 +197,8 @@ class Order(ItemReader[OrderItem], AsyncClosable):
                 await self._wait_for_room()
                 number = self._replica.submit(data, encoded_key)
                 self._waiting[number] = asyncio.get_running_loop().create_future()
+                if on_sent is not None:
+                    on_sent()
                 return await self._waiting[number]
         except TimeoutError:
             raise self._timeout_error(timeout_s, was_sent=number is not None) from None
