@@ -91,6 +91,31 @@ async def test_other_tasks_run_while_a_late_joiner_applies_many_entries(tmp_path
         assert turns >= 10
 
 
+async def test_second_reader_learns_of_dropped_events_and_of_the_reason_of_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conference.Meeting, "_events_max", 2)
+    async with connected_channels(1) as (channel,), conference.Meeting(channel, "Anna") as meeting:
+        events = meeting.events()
+        reading = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        viewpoints = [conference.Viewpoint((float(each), 0.0, 0.0)) for each in range(4)]
+        for each in viewpoints:
+            meeting.emit(conference.ViewMoved(each))
+        assert await reading == conference.Missed(2)
+        assert [await anext(events), await anext(events)] == [conference.ViewMoved(each) for each in viewpoints[2:]]
+        meeting._start(fail)
+        with pytest.raises(BroadloomError, match="a fault"):
+            await anext(events)
+    async with connected_channels(1) as (channel,), conference.Meeting(channel, "Anna") as meeting:
+        rest = meeting.events()
+        reading = asyncio.ensure_future(anext(rest))
+        await asyncio.sleep(0)
+        await meeting.leave()
+        assert isinstance(await reading, conference.Done)
+        assert [event async for event in rest] == []
+
+
 async def test_timeout_for_an_event_is_checked_and_says_what_it_waited_for() -> None:
     async with connected_channels(1) as (channel,), conference.Meeting(channel, "Anna") as meeting:
         while meeting.receive_nowait() is not None:

@@ -9,13 +9,12 @@ import asyncio
 import json
 import logging
 from abc import abstractmethod
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self, TypeVar, cast
 
 import broadloom
-from broadloom.apps.missed import Missed
+from broadloom.apps.missed import EventQueue
 from broadloom.apps.tape_log import APP_ENTRY, TapeLog
 from broadloom.channel import Channel, ChannelEvent
 from broadloom.channel.arguments import check_callback
@@ -61,13 +60,13 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         self._conversation: Order | None = None
         self._applied_index = 0
         """The last entry of the order that was applied here."""
-        self._events: deque[E] = deque(maxlen=self._events_max)
-        self._dropped_count = 0
+        self._events = EventQueue[E](self._events_max)
         self._listeners = EventListeners[E](f"{channel.name}: {self._what}")
         self._tape_log = TapeLog(self.observer, self._what)
         self._changed = asyncio.Event()
         self._end_reason: BroadloomError | None = None
-        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+        """Begins with the end."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._channel.name!r})"
@@ -106,20 +105,14 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
 
     async def leave(self) -> None:
         """End this program's part. The others continue, and the channel stays joined."""
-        if self._is_closed:
-            return
         try:
             if self._end_reason is None:
                 with suppress(BroadloomError, TimeoutError):
                     await self._announce_leave()
         finally:
             self._end(NotConnectedError(f"{self._channel.name}: the {self._what} was left"))
-            try:
-                await self.close()
-            finally:
-                if self._conversation is not None:
-                    await self._conversation.aclose()
-                self._is_closed = True
+            if self._closing is not None:
+                await asyncio.shield(self._closing)
 
     async def aclose(self) -> None:
         """The same as `leave`."""
@@ -137,7 +130,16 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
             self._on_end()
             self._tape_log.end()
             self._wake()
-            self._listeners.end()
+            self._closing = self._loop.create_task(self._close_layers())
+
+    async def _close_layers(self) -> None:
+        """A session that has ended takes no part any more, also before `leave`: it does not order entries for the
+        others, and is not in the roster of its application."""
+        try:
+            if self._conversation is not None:
+                await self._conversation.aclose()
+        finally:
+            await self.close()
 
     def _on_end(self) -> None:
         """Nothing is applied any more."""
@@ -150,7 +152,6 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
     # -- events
 
     def emit(self, event: E) -> None:
-        self._dropped_count += len(self._events) == self._events.maxlen
         self._events.append(event)
         self._listeners.emit(event)
         self._wake()
@@ -160,10 +161,7 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         return len(self._events)
 
     def _take(self) -> E | None:
-        if self._dropped_count:
-            count, self._dropped_count = self._dropped_count, 0
-            return cast("E", Missed(count))
-        return self._events.popleft() if self._events else None
+        return cast("E | None", self._events.take())
 
     def _awaited(self) -> str:
         return f"event of the {self._what} {self._channel.name}"
@@ -173,9 +171,21 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         check_callback(callback)
         return self._listeners.add(callback)
 
-    def events(self) -> AsyncGenerator[E, None]:
-        """Events from now on, for a second reader."""
-        return self._listeners.events()
+    async def events(self) -> AsyncGenerator[E, None]:
+        """Events from now on, for a second reader, with a queue of its own. Ends as the iteration over the session
+        does: raises the reason if the session could not continue."""
+        unread = EventQueue[E](self._events_max)
+        remove = self._listeners.add(unread.append)
+        try:
+            while True:
+                while (event := unread.take()) is not None:
+                    yield cast("E", event)
+                if isinstance(self._end_reason, self._end_error):
+                    return
+                self._check_open()
+                await self._changed.wait()
+        finally:
+            remove()
 
     # -- the order
 
@@ -219,13 +229,21 @@ class AppSession(LayerRuntime, AsyncClosable, ItemReader[E]):
         raise self._error(f"{self._channel.name}: {text}")
 
     async def _submit_entry(
-        self, data: bytes, timeout_s: float = TIMEOUT_S, has_effect: Callable[[], bool] | None = None
+        self,
+        data: bytes,
+        timeout_s: float = TIMEOUT_S,
+        has_effect: Callable[[], bool] | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> Placed:
         """Order an entry, and wait until it has its effect here: by default, until it was applied. After
-        `OrderTimeoutError` the outcome is unknown."""
+        `OrderTimeoutError` the outcome is unknown. If `on_sent` was not called, the entry will not be ordered."""
         self._check_open()
         deadline = self._loop.time() + timeout_s
-        placed = await self._order.submit(data, timeout_s=timeout_s)
+        try:
+            placed = await self._order.submit(data, timeout_s=timeout_s, on_sent=on_sent)
+        except NotConnectedError:
+            self._check_open()  # the reason why the session has closed its order
+            raise
         try:
             async with asyncio.timeout_at(deadline):
                 await self._wait_until(has_effect or (lambda: self._applied_index >= placed.index))
