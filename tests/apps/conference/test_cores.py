@@ -32,6 +32,7 @@ from broadloom.apps.conference.actions import (
 )
 from broadloom.apps.conference.floor import Floor
 from broadloom.apps.conference.minutes import FORMATS
+from broadloom.apps.conference.state import GUEST
 
 ANNA, BEN, CARLA = 1, 2, 3
 POINT = (1.0, 2.0, 3.0)
@@ -91,14 +92,26 @@ def test_actions_that_are_not_permitted_change_nothing() -> None:
         (BEN, TakeBack()),
         (BEN, ReportGone(ANNA, 1)),
         (CARLA, ClosePoll("2-3")),
-        (CARLA, Vote("2-3", 2)),
-        (CARLA, Vote("2-9", 0)),
+        (ANNA, Vote("2-3", 2)),
+        (ANNA, Vote("2-9", 0)),
         (CARLA, OpenPoll("really?", ("yes",))),
     ):
         after, done = state_after(*begin, (author, action))
         after.numbers = before.numbers
         assert after == before, action
         assert done[-1] is isinstance(action, TakeBack), action
+
+
+def test_participant_that_connects_again_has_one_vote() -> None:
+    poll = (ANNA, Arrive("Anna")), (ANNA, OpenPoll("ready?", ("yes", "no")))
+    state, done = state_after(*poll, (ANNA, Vote("1-2", 0)), (BEN, Arrive("Anna")), (BEN, Vote("1-2", 1)))
+    assert (state.polls["1-2"].counts, all(done)) == ((0, 1), True), "the last one counts"
+    state, _ = state_after(*poll, (ANNA, Vote("1-2", 0)), (BEN, Arrive("Ben")), (BEN, Vote("1-2", 0)))
+    assert state.polls["1-2"].counts == (2, 0)
+    guests = (BEN, Arrive(GUEST)), (BEN, Vote("1-2", 0)), (CARLA, Arrive(GUEST)), (CARLA, Vote("1-2", 0))
+    assert state_after(*poll, *guests)[0].polls["1-2"].counts == (2, 0), "guests have no name to share"
+    state, done = state_after(*poll, (CARLA, Vote("1-2", 0)))
+    assert (state.polls["1-2"].counts, done[-1]) == ((0, 0), False), "it has not arrived"
 
 
 def test_floor_goes_to_the_next_in_the_queue_in_the_order_of_requests() -> None:

@@ -229,7 +229,9 @@ class Meeting(Participation):
         return await self._do(OpenPoll(question, tuple(options)))
 
     async def vote(self, poll: str, option: int) -> None:
-        """The number of the option, from 0. The last vote counts."""
+        """The number of the option, from 0. The last vote of each name counts."""
+        if self.me not in self.state.participants:
+            raise ConferenceError("only participants can vote: join without `listens`, with a ticket that may send")
         found = self.state.polls.get(poll)
         if found is None or not found.is_open or not 0 <= option < len(found.options):
             raise ConferenceError("this poll is closed or has no such option: see state.polls")

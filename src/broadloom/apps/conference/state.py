@@ -4,7 +4,8 @@ No clock, no roster, no IO: every member that has applied the same entries has a
 permitted are ignored, by all alike.
 """
 
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from math import dist
 
 from broadloom.apps.conference.actions import (
@@ -34,6 +35,8 @@ from broadloom.apps.conference.actions import (
 from broadloom.apps.conference.floor import Floor
 
 OPTIONS_MIN = 2
+GUEST = "guest"
+"""The name of participants that have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class Poll:
     at_ms: int
     question: str
     options: tuple[str, ...]
-    votes: dict[int, int]
-    """Option by participant."""
+    votes: dict[str, int]
+    """Option by `MeetingState.voter`."""
     is_open: bool = True
 
     @property
@@ -187,9 +190,10 @@ class MeetingState:
                 self.polls[item_id] = Poll(item_id, author, at_ms, question, options, {})
             case Vote(poll_id, option):
                 poll = self.polls.get(poll_id)
-                if poll is None or not poll.is_open or option >= len(poll.options):
+                voter = self.voter(author)
+                if poll is None or not poll.is_open or option >= len(poll.options) or voter is None:
                     return False
-                poll.votes[author] = option
+                self.polls[poll_id] = replace(poll, votes={**poll.votes, voter: option})
             case ClosePoll(poll_id):
                 poll = self.polls.get(poll_id)
                 if poll is None or not poll.is_open or author not in (poll.author, self.floor.holder):
@@ -198,6 +202,20 @@ class MeetingState:
             case SetAgenda(items):
                 self.agenda = items
         return True
+
+    def voter(self, peer_id: int) -> str | None:
+        """Under which key the votes of a participant count: its name, because one that connects again has another
+        peer id. Guests have no name, so each of them counts. None if it has not arrived."""
+        record = self.participants.get(peer_id)
+        if record is None:
+            return None
+        return record.name if record.name != GUEST else f"{GUEST} {peer_id:016x}"
+
+    def copy(self) -> "MeetingState":
+        """A state that does not change any more. Items are immutable."""
+        copied = {each.name: copy(getattr(self, each.name)) for each in fields(self)}
+        copied["floor"] = replace(self.floor, queue=dict(self.floor.queue))
+        return MeetingState(**copied)
 
     def name_of(self, peer_id: int) -> str:
         record = self.participants.get(peer_id)

@@ -174,7 +174,7 @@ def snapshot(meeting: Meeting) -> dict[str, Any]:
                 "question": poll.question,
                 "options": poll.options,
                 "counts": poll.counts,
-                "mine": poll.votes.get(meeting.me),
+                "mine": poll.votes.get(state.voter(meeting.me) or ""),
                 "isOpen": poll.is_open,
             }
             for poll in list(state.polls.values())[-NOTES_MAX:]
