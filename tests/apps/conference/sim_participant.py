@@ -10,7 +10,7 @@ from broadloom.testing.sim.order_runtime import SimOrderRuntime
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Event
-    from broadloom.testing.sim.node import SimNode
+    from broadloom.testing.sim.node import SimNode, SimTimer
 
 
 class SimParticipant:
@@ -21,7 +21,7 @@ class SimParticipant:
         self.rewound_count = 0
         self.skipped: list[Skipped] = []
         self.submitted: list[bytes] = []
-        self._is_checking = False
+        self._check_timer: SimTimer | None = None
         self.runtime = SimOrderRuntime(node, {}, from_index=1)
         self.runtime.on_entry, self.runtime.on_order_event = self._on_entry, self._on_order_event
         node.on_event = self._on_event
@@ -63,12 +63,12 @@ class SimParticipant:
         self._check_soon()
 
     def _check_soon(self, delay_s: float = 0.0) -> None:
-        if not self._is_checking:
-            self._is_checking = True
-            self.node.call_later(delay_s, self._check)
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+        self._check_timer = self.node.call_later(delay_s, self._check)
 
     def _check(self) -> None:
-        self._is_checking = False
+        self._check_timer = None
         if not self.is_alive:
             return
         replica = self.runtime.replica

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 import broadloom
-from broadloom import Authority, NotConnectedError, NotPermittedError, Role, ordered
-from broadloom.apps import conference
+from broadloom import (
+    Authority,
+    BroadloomError,
+    NotConnectedError,
+    NotPermittedError,
+    OrderTimeoutError,
+    Role,
+    ordered,
+)
+from broadloom.apps import conference, session
 from broadloom.apps.conference import (
     ConferenceError,
     FloorTimeoutError,
@@ -23,7 +31,8 @@ from broadloom.apps.conference import (
     live,
     participation,
 )
-from broadloom.apps.conference.actions import LoadPart, Point, SentAction, SetView, encode
+from broadloom.apps.conference.actions import LoadPart, Point, ReleaseFloor, SentAction, SetView, encode
+from broadloom.order.submissions import Submissions
 from broadloom.wire import PeerId
 from tests.channel.joined import QUICK, unique_name
 from tests.support import TIMEOUT_S, eventually
@@ -96,8 +105,7 @@ async def test_canceled_wait_for_the_floor_leaves_the_queue() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await agree([anna, ben])
-        assert not anna.state.floor.queue
+        await eventually(lambda: not anna.state.floor.queue)
 
 
 async def test_meeting_whose_reader_has_failed_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +129,120 @@ async def test_floor_is_free_after_its_holder_died() -> None:
         await eventually(lambda: carla.is_leader)
         assert carla.state.floor.term == 2
         await eventually(lambda: anna.leader == carla.me)
+
+
+async def raise_fault() -> None:
+    raise BroadloomError("a fault")
+
+
+async def test_program_whose_meeting_failed_neither_leads_nor_orders_entries_any_longer() -> None:
+    async with meeting_of("Anna", "Ben", "Carla") as (anna, ben, carla):
+        await anna.request_floor()
+        await eventually(lambda: ben.leader == anna.me)
+        assert anna._order.is_sequencer
+        anna._start(raise_fault)
+        await eventually(lambda: ben.leader is None and carla.leader is None, "the floor is free")
+        assert anna.channel.is_connected
+        await eventually(lambda: [each.name for each in ben.participants()] == ["Ben", "Carla"])
+        async with ben.floor(timeout_s=TIMEOUT_S):
+            await ben.load("rib-4")
+
+
+async def test_submission_under_way_ends_with_the_reason_of_the_meeting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+        monkeypatch.setattr(anna._order._replica, "submit", lambda *_arguments: 1)
+        loading = asyncio.create_task(anna.load("rib-4"))
+        await eventually(lambda: anna._order._waiting)
+        anna._start(raise_fault)
+        with pytest.raises(BroadloomError, match="a fault"):
+            await loading
+
+
+async def test_participant_that_joins_again_on_the_same_channel_is_heard() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        first = await ben.annotate("rib-4", "one")
+        await ben.request_floor()
+        ben._start(raise_fault)
+        await eventually(lambda: ben.is_ended)
+        await ben.leave()
+        async with Meeting(ben.channel) as again:
+            assert not again.is_leader, "it has arrived anew"
+            assert list(again.state.notes) == [first]
+            second = await again.annotate("rib-4", "two")
+            await eventually(lambda: list(anna.state.notes) == [first, second])
+            assert [each.name for each in anna.participants()] == ["Anna", "Ben"]
+
+
+async def test_meeting_continues_although_the_viewpoint_cannot_be_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.request_floor()
+        attempts: list[bool] = []
+        order_view = anna._order_view
+
+        async def attempt(*arguments: float) -> None:
+            try:
+                await order_view(*arguments)
+            finally:
+                attempts.append(True)
+
+        monkeypatch.setattr(anna, "_order_view", attempt)
+        with monkeypatch.context() as full:
+            full.setattr(participation, "ENTRIES_MAX", 0)
+            await anna.show(FRONT)
+            await eventually(lambda: attempts, "the leader has come to rest")
+            assert anna.is_leader
+            assert anna.viewpoint == FRONT
+        await anna.release_floor()
+        await agree([anna, ben])
+        assert (ben.leader, ben.state.viewpoint) == (None, FRONT)
+
+
+async def test_floor_is_given_back_although_the_viewpoint_cannot_be_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.request_floor()
+        monkeypatch.setattr(participation, "ENTRIES_MAX", 0)
+        await anna.show(FRONT)
+        await anna.release_floor()
+        await eventually(lambda: ben.leader is None)
+
+
+async def test_full_meeting_can_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        await anna.request_floor()
+        await ben.request_floor()
+        monkeypatch.setattr(participation, "ENTRIES_MAX", 0)
+        await anna.leave()
+        await eventually(lambda: ben.is_leader)
+        await ben.release_floor()
+        assert ben.leader is None
+
+
+async def test_time_to_get_the_floor_is_limited_although_the_order_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+        monkeypatch.setattr(anna._order._replica, "submit", lambda *_arguments: 1)
+        started_at = anna.now()
+        with pytest.raises(FloorTimeoutError, match="the order does not answer"):
+            async with anna.floor(timeout_s=0.1):
+                pass
+        assert anna.now() - started_at < session.TIMEOUT_S / 2
+
+
+async def test_leader_whose_release_was_not_sent_still_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with meeting_of("Anna") as (anna,):
+        await anna.request_floor()
+        with monkeypatch.context() as crowded:
+            crowded.setattr(Submissions, "has_room", False)
+            with pytest.raises(OrderTimeoutError, match="not sent"):
+                await anna._do(ReleaseFloor(), timeout_s=0.05)
+            assert anna.is_leader
+            releasing = asyncio.create_task(anna.release_floor())
+            await eventually(lambda: not anna.is_leader)
+            releasing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await releasing
+        assert anna.is_leader
+        await anna.release_floor()
+        assert anna.leader is None
 
 
 async def test_viewpoint_of_the_leader_is_followed_until_detached() -> None:
@@ -201,6 +323,8 @@ async def test_names_are_those_of_tickets_and_listeners_only_listen() -> None:
         assert [(each.name, each.is_proven) for each in ben.participants()] == [("Anna", True)]
         with pytest.raises(NotPermittedError):
             await ben.raise_hand()
+        with pytest.raises(ConferenceError, match="only participants can vote"):
+            await ben.vote(await anna.open_poll("Release it?", ["yes", "no"]), 0)
 
 
 async def test_participant_that_leaves_gives_the_floor_back() -> None:

@@ -29,7 +29,7 @@ class Viewpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """The author takes part, under this name."""
+    """The author takes part, under this name. If it was there before, it does not lead any longer."""
 
     name: str
 

@@ -32,7 +32,10 @@ KEEP_INTERVAL_S = 1.0
 EPOCH_GRACE_S = 1.0
 """After a merge the rosters of the two sides become one only after the orders have. A new sequencer waits for this."""
 HEARD_GRACE_S = 1.5
-"""A leader of which an entry came in this time is not gone, even if it is not in the roster yet."""
+"""A participant of which an entry came in this time is not gone, even if the roster does not have it, or its layer,
+yet."""
+PRESENCE_INTERVAL_S = 1.0
+"""The sequencer looks this often whether the leader is there: no event says that it has only left the meeting."""
 HOLD_S = 1.0
 """Nobody leads for this long after a leader was reported gone, or after a rewind."""
 
@@ -65,7 +68,8 @@ class MeetingCore:
         self._kept_at = float("-inf")
         self._epoch: object = None
         self._epoch_since = 0.0
-        self._holder_heard_at = float("-inf")
+        self._heard_at: dict[int, float] = {}
+        """The time of the last entry of each author."""
         self._held_until = float("-inf")
         self._reported: tuple[object, int, int] | None = None
         """Epoch, term of the floor and last action of its holder: to report it once."""
@@ -76,7 +80,9 @@ class MeetingCore:
     def prepare(self, action: Action, at_ms: int) -> tuple[int, bytes]:
         """Number and encoding of an action of this program, which submits it now. Raises `ValueError` if it cannot be
         encoded."""
-        sent = SentAction(self._last_number + 1, at_ms, action)
+        # On a channel on which this program was in the meeting before, its numbers continue.
+        number = max(self._last_number, self.state.numbers.get(self.me, 0)) + 1
+        sent = SentAction(number, at_ms, action)
         data = encode(sent)
         self._last_number = sent.number
         if isinstance(action, GIVE_AWAY):
@@ -99,8 +105,7 @@ class MeetingCore:
         is_permitted = self.state.apply(entry.author, sent)
         if isinstance(sent.action, ReportGone) and is_permitted:
             self._held_until = now + HOLD_S
-        if entry.author == self.state.floor.holder:
-            self._holder_heard_at = now
+        self._heard_at[entry.author] = now
         return Done(entry.author, sent, is_permitted)
 
     def on_rewound(self, rewound: Rewound, now: float) -> None:
@@ -117,6 +122,10 @@ class MeetingCore:
     def on_member_lost(self) -> None:
         self._has_lost_members = True
 
+    def was_heard(self, peer_id: int, now: float) -> bool:
+        """Whether an entry of this participant came a moment ago."""
+        return now < self._heard_at.get(peer_id, float("-inf")) + HEARD_GRACE_S
+
     # -- what this program has to do
 
     def duties(self, now: float, epoch: object, *, is_sequencer: bool, is_present: Callable[[int], bool]) -> Duties:
@@ -126,9 +135,12 @@ class MeetingCore:
         if floor.holder == self.me:
             return self._duties_of_leader(now)
         self._has_lost_members = False
-        if floor.holder is None or not is_sequencer or is_present(floor.holder):
+        if floor.holder is None or not is_sequencer:
             return Duties([], None)
-        wait_s = max(self._epoch_since + EPOCH_GRACE_S, self._holder_heard_at + HEARD_GRACE_S) - now
+        if is_present(floor.holder):
+            return Duties([], PRESENCE_INTERVAL_S)
+        heard_at = self._heard_at.get(floor.holder, float("-inf"))
+        wait_s = max(self._epoch_since + EPOCH_GRACE_S, heard_at + HEARD_GRACE_S) - now
         if wait_s > 0:
             return Duties([], wait_s)
         number = self.state.numbers.get(floor.holder, 0)

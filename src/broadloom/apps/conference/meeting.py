@@ -7,12 +7,13 @@ async with conference.join("review/wing-7", name="Anna") as meeting:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from broadloom.apps.conference import live
 from broadloom.apps.conference.actions import (
+    Action,
     Annotate,
     ClosePoll,
     HandOver,
@@ -35,7 +36,7 @@ from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError,
 from broadloom.apps.conference.participation import Participation
 from broadloom.apps.session import TIMEOUT_S, joined
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
-from broadloom.errors import BroadloomError
+from broadloom.errors import OrderTimeoutError
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
 
@@ -69,7 +70,7 @@ class Meeting(Participation):
         not one of the participants, and only reads."""
         super().__init__(channel, name, listens=listens)
         self._own_viewpoint: Viewpoint | None = None
-        self._shown: Viewpoint | None = None
+        self._shown: live.LiveView | None = None
         """What this program has shown as the leader, and not ordered yet."""
         self._rest_timer: asyncio.TimerHandle | None = None
 
@@ -96,7 +97,8 @@ class Meeting(Participation):
         queue = list(state.floor.queue)
         for peer_id, record in state.participants.items():
             member = self.channel.member(PeerId(peer_id))
-            if member is None or record.left_ms is not None:
+            is_here = self._is_in_roster(peer_id) or self._core.was_heard(peer_id, self.now())
+            if member is None or record.left_ms is not None or not is_here:
                 continue
             place = queue.index(peer_id) + 1 if peer_id in state.floor.queue else None
             is_leader, has_hand_up = peer_id == state.floor.holder, peer_id in state.hands
@@ -117,16 +119,14 @@ class Meeting(Participation):
 
     async def release_floor(self) -> None:
         """Give the floor back, or leave the queue."""
-        await self._order_view()
-        await self._do(ReleaseFloor())
+        await self._do_after_view(ReleaseFloor())
 
     async def hand_over(self, to: int) -> None:
         """Make this participant the leader. Raises `NotLeaderError`."""
         self._check_leader("hand over the floor")
         if to == self.me or to not in [each.peer_id for each in self.participants()]:
             raise ConferenceError("choose another participant that is present: see participants()")
-        await self._order_view()
-        await self._do(HandOver(int(to)))
+        await self._do_after_view(HandOver(int(to)))
 
     async def take_back(self) -> None:
         """Take the floor back from the participant that got it from this program."""
@@ -138,19 +138,19 @@ class Meeting(Participation):
     async def floor(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[Self]:
         """Lead while the block runs. Raises `FloorTimeoutError`."""
         try:
-            await self.request_floor()
             async with asyncio.timeout(timeout_s):
+                await self.request_floor()
                 await self._wait_until(lambda: self.is_leader)
         except BaseException as problem:
-            holder = self.name_of(self.leader) if self.leader is not None else "nobody"
+            reason = (
+                f"{self.name_of(self.leader)} has it. Wait longer, or raise your hand"
+                if self.leader is not None
+                else "the order does not answer. Try again later"
+            )
             if not self.is_ended:  # otherwise this program would lead later, without knowing it
-                with suppress(BroadloomError):
-                    await self.release_floor()
-            if isinstance(problem, TimeoutError):
-                text = (
-                    f"the floor was not free within {timeout_s:g} s: {holder} has it. Wait longer, or raise your hand"
-                )
-                raise FloorTimeoutError(text) from None
+                self._start_best_effort(self._do, ReleaseFloor())
+            if isinstance(problem, TimeoutError | OrderTimeoutError):
+                raise FloorTimeoutError(f"no floor within {timeout_s:g} s: {reason}") from None
             raise
         try:
             yield self
@@ -164,24 +164,38 @@ class Meeting(Participation):
         """Show all that follow this viewpoint. Raises `NotLeaderError`."""
         self._check_leader("show a viewpoint")
         checked = Viewpoint(point(viewpoint[0]), point(viewpoint[1]))
-        self._own_viewpoint = self._shown = checked
+        self._own_viewpoint, self._shown = checked, live.LiveView(self.state.floor.term, checked)
         if self._rest_timer is not None:
             self._rest_timer.cancel()
-        self._rest_timer = self._loop.call_later(REST_S, self._start, self._order_view)
-        await self._layer.broadcast(live.encode(live.LiveView(self.state.floor.term, checked)))
+        self._rest_timer = self._loop.call_later(REST_S, self._start_best_effort, self._order_view)
+        await self._layer.broadcast(live.encode(self._shown))
 
-    async def _order_view(self) -> None:
+    async def _order_view(self, timeout_s: float = TIMEOUT_S) -> None:
         """Late joiners get this, and it stays when the floor changes hands."""
-        if self._shown is not None and self.is_leader:
-            shown, self._shown = self._shown, None
-            await self._do(SetView(*shown))
+        shown, floor = self._shown, self.state.floor
+        if shown is None or not self.is_leader or shown.term != floor.term:
+            return
+        self._shown = None
+        try:
+            await self._do(SetView(*shown.viewpoint), timeout_s)
+        except BaseException:
+            if self._shown is None:  # else the leader has moved on
+                self._shown = shown
+            raise
+
+    async def _do_after_view(self, action: Action) -> None:
+        """The floor is given away even if the viewpoint cannot be ordered."""
+        deadline = self.now() + TIMEOUT_S
+        await self._attempt(self._order_view, TIMEOUT_S / 2)
+        await self._do(action, deadline - self.now())
 
     @property
     def shared_viewpoint(self) -> Viewpoint | None:
         """Where the leader looks from, or the last leader has."""
-        if self.leader == self.me and self._shown is not None:
-            return self._shown
-        return self._views.of_leader(self.state.floor) or self.state.viewpoint
+        floor = self.state.floor
+        if floor.holder == self.me and self._shown is not None and self._shown.term == floor.term:
+            return self._shown.viewpoint
+        return self._views.of_leader(floor) or self.state.viewpoint
 
     @property
     def is_following(self) -> bool:

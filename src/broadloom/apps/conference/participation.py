@@ -2,16 +2,25 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.apps.conference import live
-from broadloom.apps.conference.actions import Action, Arrive, Leave, Point, Viewpoint, name_of_action
+from broadloom.apps.conference.actions import (
+    Action,
+    Arrive,
+    Leave,
+    Point,
+    ReleaseFloor,
+    Viewpoint,
+    name_of_action,
+)
 from broadloom.apps.conference.core import Done, MeetingCore
 from broadloom.apps.conference.errors import ConferenceError, MeetingFullError
-from broadloom.apps.conference.state import MeetingState
+from broadloom.apps.conference.state import GUEST, MeetingState
 from broadloom.apps.missed import Missed
 from broadloom.apps.session import JOIN_TIMEOUT_S, LEAVE_TIMEOUT_S, TIMEOUT_S, AppSession, own_name
-from broadloom.errors import BroadloomError, NotPermittedError, OrderTimeoutError
+from broadloom.errors import NotPermittedError
 from broadloom.order import Entry, Order, OrderEvent, OrderSettings, Rewound
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.wire import PeerId
@@ -22,8 +31,9 @@ if TYPE_CHECKING:
 CONVERSATION = "conference"
 ENTRIES_MAX = 60_000
 """Entries of one meeting, all of which every member keeps: a late joiner gets everything, or nothing is added."""
+EXEMPT = Leave, ReleaseFloor
+"""Actions that a full meeting takes as well: nobody else could lead otherwise."""
 SETTINGS = OrderSettings(log_entries_max=65_536, log_bytes_max=1 << 30, unread_max=1 << 17)
-GUEST = "guest"
 
 
 class ViewMoved(NamedTuple):
@@ -77,16 +87,11 @@ class Participation(AppSession[MeetingEvent]):
             ) from None
 
     async def _arrive(self) -> None:
-        """Our own entry comes after all that happened before."""
+        """After all that happened before: with the first epoch, the order has queued it."""
+        await self._wait_until(lambda: self._order.epoch is not None and not self._order.unread_count)
         if not self._listens:
-            try:
+            with suppress(NotPermittedError):  # the ticket is for consumers, who listen
                 await self._do(Arrive(self.name), timeout_s=JOIN_TIMEOUT_S)
-                return
-            except NotPermittedError:
-                pass  # the ticket is for consumers, who listen
-        await self._wait_until(lambda: self._order.epoch is not None)
-        if before := await self._order.history():
-            await self._wait_until(lambda: self._applied_index >= before[-1].index)
 
     async def _announce_leave(self) -> None:
         """The floor is given back with it."""
@@ -117,16 +122,17 @@ class Participation(AppSession[MeetingEvent]):
     async def _do(self, action: Action, timeout_s: float = TIMEOUT_S) -> str:
         """Submit an action and wait until it has happened here. Returns the id of what it creates."""
         self._check_open()
-        if self._order.last_index >= ENTRIES_MAX:
+        if self._order.last_index >= ENTRIES_MAX and not isinstance(action, EXEMPT):
             raise MeetingFullError(f"this meeting has {ENTRIES_MAX:,} entries, which is the limit: start another one")
         number, data = self._core.prepare(action, int(time.time() * 1000))
+        sent: list[int] = []
         try:
-            await self._submit_entry(data, timeout_s, lambda: self._own_applied >= number)
-        except OrderTimeoutError:
-            raise
-        except BroadloomError:
-            self._core.withdraw(number)
-            raise
+            await self._submit_entry(
+                data, timeout_s, lambda: self._own_applied >= number, on_sent=lambda: sent.append(number)
+            )
+        finally:
+            if not sent:
+                self._core.withdraw(number)
         return f"{self.me:x}-{number}"
 
     def _on_entry(self, entry: Entry) -> None:
@@ -151,7 +157,7 @@ class Participation(AppSession[MeetingEvent]):
         self._check_duties()
 
     def _on_order_event(self, _event: OrderEvent) -> None:
-        self._check_duties()
+        self._loop.call_soon(self._check_duties)  # a new sequencer is one only after the event
 
     def _on_event(self, event: "ChannelEvent") -> None:
         if isinstance(event, MemberJoined | MemberLeft | MemberLost):
@@ -173,12 +179,17 @@ class Participation(AppSession[MeetingEvent]):
             self.now(),
             self._order.epoch,
             is_sequencer=self._order.is_sequencer,
-            is_present=lambda peer_id: self.channel.member(PeerId(peer_id)) is not None,
+            is_present=self._is_in_roster,
         )
         for action in duties.actions:
             self._start_best_effort(self._do, action)
         if duties.again_in_s is not None:
             self._check_timer = self._loop.call_later(duties.again_in_s, self._check_duties)
+
+    def _is_in_roster(self, peer_id: int) -> bool:
+        """A program whose meeting has ended may stay on the channel, without the layer."""
+        member = self.channel.member(PeerId(peer_id))
+        return member is not None and live.LAYER in member.layers
 
     # -- live messages
 

@@ -136,6 +136,7 @@ class MeetingState:
             case Arrive(name):
                 arrived_ms = self.participants[author].arrived_ms if author in self.participants else at_ms
                 self.participants[author] = ParticipantRecord(name, arrived_ms)
+                floor.leave(author)
             case Leave():
                 if author not in self.participants:
                     return False
