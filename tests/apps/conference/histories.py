@@ -19,6 +19,7 @@ from broadloom.apps.conference.actions import (
     Leave,
     LoadPart,
     OpenPoll,
+    Publish,
     RaiseHand,
     ReleaseFloor,
     RequestFloor,
@@ -104,6 +105,7 @@ class History(SimHistory):
             RequestFloor(), RequestFloor(), RequestFloor(), RaiseHand(is_up=self.random.random() < 0.5),
             LoadPart(choose(PARTS)), UnloadPart(choose(PARTS)), ReleaseFloor(), OpenPoll("ready?", ("yes", "no")),
             Annotate(choose(PARTS), text), Annotate(choose(PARTS), text, reply_to=choose(notes) if notes else None),
+            Publish("mass", choose(PARTS), {"kg": self.random.random()}),
             *(Vote(each.id, choose([0, 1])) for each in polls), *(ClosePoll(each.id) for each in polls),
         ]  # fmt: skip
         return choose(actions)

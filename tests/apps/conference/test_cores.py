@@ -19,6 +19,7 @@ from broadloom.apps.conference.actions import (
     HandOver,
     Leave,
     OpenPoll,
+    Publish,
     ReleaseFloor,
     ReportGone,
     RequestFloor,
@@ -74,6 +75,11 @@ def test_anything_that_is_not_an_action_is_none(name: str, numbers: list[Any], v
         Annotate("rib", "here", (float("nan"), 0.0, 0.0)),
         SetAgenda(("item",) * (LIST_MAX + 1)),
         Arrive(7),  # type: ignore[arg-type]
+        Publish("mass", "rib", {}),
+        Publish("mass", "rib", {"kg": float("inf")}),
+        Publish("mass", "rib", {"kg": 10**400}),
+        Publish("mass", "rib", {"kg": [1]}),  # type: ignore[dict-item]
+        Publish("mass", "rib", {str(each): each for each in range(LIST_MAX + 1)}),
     ],
     ids=str,
 )
@@ -154,6 +160,7 @@ def test_minutes_escape_what_participants_wrote() -> None:
         (ANNA, SetAgenda(("# one", "two"))),
         (ANNA, Annotate("rib", "a\n- b \x1b[31m", POINT)),
         *deep,
+        (BEN, Publish("stress", "rib", {"max_mpa": 212.5, "case": "<b>"})),
         (BEN, RequestFloor()),
         (BEN, ReleaseFloor()),
     )
@@ -161,6 +168,7 @@ def test_minutes_escape_what_participants_wrote() -> None:
     assert "**Anna \\<b\\>** from 2023-11-14 22:13 UTC\n" in texts["md"]
     assert "\\# one" in texts["md"]
     assert "a - b \\x1b" in texts["md"].replace("\\\\", "\\")
+    assert "- **rib** stress: max\\_mpa 212.5, case \\<b\\> (" in texts["md"]
     assert "<b>" not in texts["html"].replace('<b dir="auto">', "")
     assert len(json.loads(texts["json"])["notes"]) == 38
 

@@ -290,6 +290,7 @@ async def test_late_joiner_gets_everything() -> None:
         note = await anna.annotate("rib-4", "A crack?", at=(1.0, 0.0, 0.0))
         await asyncio.gather(*(anna.annotate("rib-4", f"note {number}") for number in range(500)))
         await anna.measure("rib-4", (0.0, 0.0, 0.0), (3.0, 4.0, 0.0))
+        await anna.publish("stress", "rib-4", {"max_mpa": 212.5, "load_case": "gust"})
         poll = await anna.open_poll("Release it?", ["yes", "no"])
         await anna.request_floor()
         await anna.show(FRONT)
@@ -297,6 +298,8 @@ async def test_late_joiner_gets_everything() -> None:
         ben = await join(stack, channel, name="Ben", tls=False)
         assert len(ben.state.notes) == 501, "at once, without waiting"
         assert [each.distance for each in ben.state.measurements.values()] == [5.0]
+        (result,) = ben.state.results.values()
+        assert (result.kind, result.part, result.values["max_mpa"]) == ("stress", "rib-4", 212.5)
         assert ben.state.agenda == ("rib 4", "next steps")
         assert ben.viewpoint == FRONT
         await ben.annotate("rib-4", "No, dust.", reply_to=note)

@@ -16,7 +16,7 @@ from broadloom.apps.conference.core import Done
 from broadloom.apps.conference.errors import ConferenceError, FloorTimeoutError, MeetingFullError, NotLeaderError
 from broadloom.apps.conference.meeting import Meeting, Participant, join
 from broadloom.apps.conference.participation import MeetingEvent, ParticipantsChanged, Pointed, ViewMoved
-from broadloom.apps.conference.state import Measurement, MeetingState, Note, Poll
+from broadloom.apps.conference.state import Measurement, MeetingState, Note, Poll, Result
 from broadloom.apps.missed import Missed
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Point",
     "Pointed",
     "Poll",
+    "Result",
     "ViewMoved",
     "Viewpoint",
     "join",

@@ -15,9 +15,15 @@ TEXT_BYTES_MAX = 2000
 LIST_MAX = 20
 """Options of a poll, items of the agenda."""
 ACTION_BYTES_MAX = 16_384
+NUMBER_MAX = 1e300
+"""Of a value of a result; larger integers cannot be shown by every program."""
 
 Point = tuple[float, float, float]
 """In the coordinates of the model."""
+
+
+Value = str | float | bool | None
+"""One value of a result."""
 
 
 class Viewpoint(NamedTuple):
@@ -117,6 +123,15 @@ class Annotate:
 
 
 @dataclass(frozen=True, slots=True)
+class Publish:
+    """A result about a part, of a kind that the programs have agreed on."""
+
+    kind: str
+    part: str
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenPoll:
     question: str
     options: tuple[str, ...]
@@ -147,14 +162,14 @@ GIVE_AWAY = Leave, ReleaseFloor, HandOver
 
 Action = (
     Arrive | Leave | RaiseHand | RequestFloor | ReleaseFloor | HandOver | TakeBack | KeepFloor | ReportGone | SetView
-    | LoadPart | UnloadPart | Measure | Annotate | OpenPoll | Vote | ClosePoll | SetAgenda
+    | LoadPart | UnloadPart | Measure | Annotate | Publish | OpenPoll | Vote | ClosePoll | SetAgenda
 )  # fmt: skip
 
 NAMES: dict[str, type[Action]] = {
     "arrive": Arrive, "leave": Leave, "hand": RaiseHand, "request": RequestFloor, "release": ReleaseFloor,
     "hand-over": HandOver, "take-back": TakeBack, "keep": KeepFloor, "gone": ReportGone, "view": SetView,
-    "load": LoadPart, "unload": UnloadPart, "measure": Measure, "annotate": Annotate, "poll": OpenPoll, "vote": Vote,
-    "close": ClosePoll, "agenda": SetAgenda,
+    "load": LoadPart, "unload": UnloadPart, "measure": Measure, "annotate": Annotate, "publish": Publish,
+    "poll": OpenPoll, "vote": Vote, "close": ClosePoll, "agenda": SetAgenda,
 }  # fmt: skip
 _NAME_OF = {kind: name for name, kind in NAMES.items()}
 
@@ -178,7 +193,7 @@ def encode(sent: SentAction) -> bytes:
     if decode(encoded) is None:
         raise ValueError(
             f"not a valid action: {sent.action!r}. Texts have 1 to {TEXT_BYTES_MAX:,} bytes, lists at most {LIST_MAX} "
-            "items, and points three finite numbers"
+            "items, points three finite numbers, and results texts, finite numbers, booleans and None"
         )
     return encoded
 
@@ -223,6 +238,22 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(_text, value))
 
 
+def _values(value: Any) -> dict[str, Value]:
+    if not isinstance(value, dict) or not 0 < len(value) <= LIST_MAX:
+        raise ValueError(value)
+    return {_text(name): _value(each) for name, each in value.items()}
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float) or not abs(value) <= NUMBER_MAX:  # NaN is not either
+        raise ValueError(value)
+    return value
+
+
 def point(value: Any) -> Point:
     """Raises `ValueError` if these are not three finite numbers."""
     try:
@@ -240,6 +271,7 @@ _CHECKS: dict[Any, Callable[[Any], Any]] = {
     str: _text,
     str | None: lambda value: None if value is None else _text(value),
     tuple[str, ...]: _texts,
+    dict[str, Value]: _values,
     Point: point,
     Point | None: lambda value: None if value is None else point(value),
 }

@@ -21,6 +21,7 @@ from broadloom.apps.conference.actions import (
     Measure,
     OpenPoll,
     Point,
+    Publish,
     RaiseHand,
     ReleaseFloor,
     RequestFloor,
@@ -28,6 +29,7 @@ from broadloom.apps.conference.actions import (
     SetView,
     TakeBack,
     UnloadPart,
+    Value,
     Viewpoint,
     Vote,
     point,
@@ -236,6 +238,10 @@ class Meeting(Participation):
 
     async def annotate(self, part: str, text: str, *, at: Point | None = None, reply_to: str | None = None) -> str:
         return await self._do(Annotate(part, text, point(at) if at is not None else None, reply_to))
+
+    async def publish(self, kind: str, part: str, values: Mapping[str, Value]) -> str:
+        """Share a result, such as that of a calculation: up to 20 names with texts, numbers, booleans or None."""
+        return await self._do(Publish(kind, part, dict(values)))
 
     async def open_poll(self, question: str, options: Sequence[str]) -> str:
         if len(options) < 2:

@@ -51,6 +51,12 @@ def minutes_of(state: MeetingState, title: str) -> Iterator[Line]:
     for measured in state.measurements.values():
         who = f"{state.name_of(measured.author)}, {_time(measured.at_ms)}"
         yield Line(f"{measured.distance:,.1f} ({who})", measured.part, 0)
+    if state.results:
+        yield Line("Results")
+    for result in state.results.values():
+        values = ", ".join(f"{name} {value}" for name, value in result.values.items())
+        who = f"{state.name_of(result.author)}, {_time(result.at_ms)}"
+        yield Line(f"{result.kind}: {values} ({who})", result.part, 0)
     if state.parts:
         yield Line("Loaded parts")
         yield from (Line(f"by {state.name_of(author)}", part, 0) for part, author in state.parts.items())

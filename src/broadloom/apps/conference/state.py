@@ -20,6 +20,7 @@ from broadloom.apps.conference.actions import (
     Measure,
     OpenPoll,
     Point,
+    Publish,
     RaiseHand,
     ReleaseFloor,
     ReportGone,
@@ -29,6 +30,7 @@ from broadloom.apps.conference.actions import (
     SetView,
     TakeBack,
     UnloadPart,
+    Value,
     Viewpoint,
     Vote,
 )
@@ -75,6 +77,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """What a program has found out about a part: a calculation, or what a database has."""
+
+    id: str
+    author: int
+    at_ms: int
+    kind: str
+    part: str
+    values: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     id: str
     author: int
@@ -113,6 +127,7 @@ class MeetingState:
     """Loaded parts, and who has loaded them."""
     notes: dict[str, Note] = field(default_factory=dict)
     measurements: dict[str, Measurement] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
     polls: dict[str, Poll] = field(default_factory=dict)
     agenda: tuple[str, ...] = ()
     numbers: dict[int, int] = field(default_factory=dict)
@@ -179,6 +194,8 @@ class MeetingState:
                 return self.parts.pop(part, None) is not None
             case Measure(part, start, end):
                 self.measurements[item_id] = Measurement(item_id, author, at_ms, part, start, end)
+            case Publish(kind, part, values):
+                self.results[item_id] = Result(item_id, author, at_ms, kind, part, values)
             case Annotate(part, text, at, reply_to):
                 parent = self.notes.get(reply_to) if reply_to is not None else None
                 if reply_to is not None and parent is None:

@@ -48,6 +48,7 @@ class Meeting(SyncSession[AsyncMeeting]):
     unload = awaits(AsyncMeeting.unload)
     measure = awaits(AsyncMeeting.measure)
     annotate = awaits(AsyncMeeting.annotate)
+    publish = awaits(AsyncMeeting.publish)
     open_poll = awaits(AsyncMeeting.open_poll)
     vote = awaits(AsyncMeeting.vote)
     close_poll = awaits(AsyncMeeting.close_poll)

@@ -9,6 +9,7 @@ from broadloom.apps.conference.actions import (
     LoadPart,
     Measure,
     OpenPoll,
+    Publish,
     RaiseHand,
     ReleaseFloor,
     ReportGone,
@@ -61,6 +62,9 @@ def _describe(done: Done, meeting: Meeting) -> str | None:
             parent = state.notes.get(note.reply_to) if note.reply_to else None
             reply = f" (reply to {list(state.notes).index(parent.id) + 1})" if parent is not None else ""
             return f"notes at {note.part} [{len(state.notes)}]{reply}: {text}"
+        case Publish(kind, part, values):
+            listed = ", ".join(f"{name} {value}" for name, value in values.items())
+            return f"publishes at {part}: {kind}: {listed}"
         case OpenPoll(question, options):
             listed = ", ".join(f"{number} {option}" for number, option in enumerate(options, 1))
             return f"asks [{len(state.polls)}]: {question} ({listed})"
