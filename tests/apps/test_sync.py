@@ -75,6 +75,15 @@ def test_synchronous_program_meets() -> None:
         anna.annotate("rib-4", "A crack?")
         wait_until(lambda: [each.text for each in ben.state.notes.values()] == ["A crack?"])
         assert any(isinstance(each, conference.Done) for each in iter(ben.receive_nowait, None))
+        poll = anna.open_poll("Release it?", ["yes", "no"])
+        before = anna.state
+        anna.vote(poll, 0)
+        anna.annotate("rib-4", "No, dust.")
+        anna.request_floor()
+        ben.request_floor()
+        wait_until(lambda: anna.state.floor.queue)
+        assert (len(before.notes), before.polls[poll].counts) == (1, (0, 0)), "a copy, for loops in this thread"
+        assert (before.floor.holder, before.floor.queue) == (None, {})
         ben.leave()
         assert channel.is_connected
         wait_until(lambda: [each.name for each in anna.participants()] == ["Anna"])
@@ -89,7 +98,14 @@ async def test_synchronous_program_bids(tmp_path: Path) -> None:
         def bid() -> tuple[int, list[type]]:
             ticket = saleroom.ticket("anna")
             with auctions.join(saleroom.name, ticket=ticket, order_settings=ORDER, settings=QUICK) as room:
+                room.wait_until_current()
+                before = room.sales, room.entries, room.ledger
                 receipt = room.bid("lot-1", 10)
+                sales, entries, ledger = before
+                assert (len(entries), ledger.number < room.ledger.number) == (1, True), "copies, for this thread"
+                assert not sales["lot-1"].bids
+                assert not ledger.sales["lot-1"].bids
+                assert len(room.sales["lot-1"].bids) == 1
                 return receipt.number, [type(room.receive(timeout_s=TIMEOUT_S)) for _ in range(2)]
 
         number, kinds = await asyncio.to_thread(bid)

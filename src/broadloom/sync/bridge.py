@@ -178,10 +178,11 @@ class ClosableSyncWrapper(SyncWrapper[C]):
 
 class Attribute(Generic[T]):
     """A read-only attribute of the counterpart, read in the calling thread, or `in_loop` if its value is computed from
-    state that may change meanwhile."""
+    state that may change meanwhile. A value that changes itself has a `copy`, which is made in the loop."""
 
-    def __init__(self, *, in_loop: bool = False) -> None:
-        self._in_loop = in_loop
+    def __init__(self, *, in_loop: bool = False, copy: Callable[[T], T] | None = None) -> None:
+        self._in_loop = in_loop or copy is not None
+        self._copy = copy
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -193,10 +194,11 @@ class Attribute(Generic[T]):
     def __get__(self, instance: SyncWrapper[Any] | None, owner: type) -> Self | T:
         if instance is None:
             return self
-        value: T = (
-            call(getattr, instance._wrapped, self._name) if self._in_loop else getattr(instance._wrapped, self._name)
-        )
-        return value
+        return call(self._read, instance._wrapped) if self._in_loop else self._read(instance._wrapped)
+
+    def _read(self, counterpart: Any) -> T:
+        value: T = getattr(counterpart, self._name)
+        return value if self._copy is None else self._copy(value)
 
     def __set__(self, instance: SyncWrapper[Any], value: T) -> None:
         raise AttributeError(f"{self._name} is read-only")

@@ -3,7 +3,7 @@
     with conference.sync.join("review/wing-7", name="Anna") as meeting, meeting.floor(timeout_s=10):
         meeting.show(Viewpoint((4000, 2000, 3000)))
 
-Thread-safe. Callbacks run in Broadloom's own thread and must not block.
+Thread-safe: `state` is a copy, which does not change. Callbacks run in Broadloom's own thread and must not block.
 """
 
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ class Meeting(SyncSession[AsyncMeeting]):
     _counterpart = AsyncMeeting
     name = Attribute[str]()
     me = Attribute[PeerId]()
-    state = Attribute[MeetingState](in_loop=True)
+    state = Attribute[MeetingState](copy=MeetingState.copy)
     leader = Attribute[PeerId | None](in_loop=True)
     is_leader = Attribute[bool](in_loop=True)
     is_following = Attribute[bool](in_loop=True)
