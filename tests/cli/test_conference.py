@@ -1,9 +1,19 @@
 """`broadloom conference`."""
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from broadloom import BroadloomError
+from broadloom.apps.conference import Meeting, ParticipantsChanged
+from broadloom.cli.conference import MeetingSession
+from tests.channel.joined import connected_channels
 from tests.cli.harness import new_channel, run, running_command
+from tests.support import eventually
 
 
 def test_meeting_is_held_in_terminals_and_written_up(tmp_path: Path) -> None:
@@ -44,3 +54,31 @@ def test_minutes_without_a_meeting_are_an_error() -> None:
     code, out, err = run("conference", "minutes", new_channel())
     assert (code, out) == (1, "")
     assert "there is no meeting" in err
+
+
+async def test_command_reports_dropped_events_and_ends_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail() -> None:
+        raise BroadloomError("a fault")
+
+    async def done() -> None:
+        pass
+
+    async def wait_forever() -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(Meeting, "_events_max", 1)
+    async with connected_channels(1) as (channel,), Meeting(channel, "Anna") as meeting:
+        out: Any = SimpleNamespace(put=lambda _text: None, flush=done)
+        session = MeetingSession(meeting, out, json=False)
+        monkeypatch.setattr(session, "_forward_input", wait_forever)
+        running = asyncio.create_task(session.run(keep_open=False))
+        await eventually(lambda: len(meeting._listeners), "the session reads")
+        for _ in range(3):
+            meeting.emit(ParticipantsChanged())
+        meeting._start(fail)
+        with pytest.raises(BroadloomError, match="a fault"):
+            await running
+        assert "2 events are not shown" in capsys.readouterr().err

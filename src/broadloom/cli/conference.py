@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from broadloom.apps.conference import ConferenceError, Done, Meeting
+from broadloom.apps.conference import ConferenceError, Done, Meeting, Missed
 from broadloom.apps.conference.actions import name_of_action
 from broadloom.apps.conference.minutes import FORMATS
 from broadloom.apps.conference.transcript import describe
@@ -14,7 +14,7 @@ from broadloom.cli.exit_codes import SUCCESS, CommandFailedError, UsageError
 from broadloom.cli.formatting import escape_control_chars, json_line
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, KeepOpenOption, command_group, option
 from broadloom.cli.output import Output
-from broadloom.cli.runner import StopSignal, command, joined_channel
+from broadloom.cli.runner import StopSignal, command, joined_channel, report_end
 from broadloom.cli.session import Session
 from broadloom.errors import OrderTimeoutError
 from broadloom.order import Rewound
@@ -62,6 +62,9 @@ class MeetingSession(Session):
                 await self.out.flush()
             elif isinstance(event, Rewound):
                 self.warn("two parts of the meeting have met: what the larger one did comes first")
+            elif isinstance(event, Missed):
+                self.warn(f"{event.event_count:,} events are not shown: the output was too slow")
+        self.exit_code = report_end(self.command, self.channel)
 
     def _line(self, done: Done) -> str | None:
         if not self.json:
@@ -169,8 +172,9 @@ async def join(
     async with joined_channel(channel, join_options, stop) as joined, Meeting(joined) as meeting:
         stop.interrupt_is_success = True
         async with Output(stop) as out:
-            await MeetingSession(meeting, out, json=json).run(keep_open=keep_open)
-    return SUCCESS
+            session = MeetingSession(meeting, out, json=json)
+            await session.run(keep_open=keep_open)
+    return session.exit_code
 
 
 @command("conference minutes", conference)
