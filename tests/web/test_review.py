@@ -1,7 +1,9 @@
 """The design review in a real browser: one participant at the page, another one in a program."""
 
 import asyncio
+import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from selenium.webdriver.common.action_chains import ActionChains
 
 from broadloom.apps import conference
 from broadloom.apps.conference import Meeting, Viewpoint
+from tests.channel.joined import QUICK, unique_name
 from tests.support import eventually
 from tests.web.browser import Browser, browsing
-from tests.web.server import page, running_cluster
+from tests.web.server import page, running_cluster, running_server
 
 WHOLE = Viewpoint((-2900.0, -2500.0, 3100.0), (1750.0, 2700.0, 0.0))
 SIDE = Viewpoint((-2600.0, 5200.0, 2400.0), (1500.0, 2500.0, 0.0))
@@ -79,6 +82,22 @@ async def test_person_at_the_page_and_program_review_a_model_together(
             pointing.cancel()
     await seen(browser, lambda: "Ben" not in browser.text(".bl-review-people"), "Ben has left")
     assert browser.console_errors() == []
+
+
+async def test_page_whose_meeting_fails_shows_the_reason_and_joins_again(browser: Browser) -> None:
+    channel = unique_name()
+    with running_server("-m", "tests.web.review_server", channel) as line:
+        started = json.loads(line)
+        async with conference.join(channel, name="Ben", tls=False, settings=QUICK) as ben:
+            await asyncio.to_thread(browser.open, page(started["url"], "/review"))
+            await asyncio.to_thread(browser.click, "#do-join-review")
+            await seen(browser, lambda: shown(browser, "ready") == "true", "joined")
+            os.kill(started["process"], signal.SIGUSR1)
+            await seen(browser, lambda: "the entries are gone" in browser.text("main"), "the reason")
+            await seen(browser, lambda: "Ben" in browser.text(".bl-review-people"), "joined again")
+            await asyncio.to_thread(browser.click, "#do-hand")
+            await eventually(lambda: ben.state.hands, "the person at the page is heard")
+            assert [each.name for each in ben.participants()] == ["Ben", "Server"]
 
 
 async def _point(ben: Meeting) -> None:

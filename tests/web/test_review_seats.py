@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import broadloom
+from broadloom import BroadloomError
 from broadloom.apps.conference import ConferenceError, Meeting
 from broadloom.web.own_peer import OwnPeer
 from broadloom.web.review_seats import ReviewSeats
@@ -23,6 +24,22 @@ async def test_windows_on_a_channel_share_the_participant_of_the_server() -> Non
         assert first is second
         await seats.leave("first")
         assert [each.is_me for each in second.participants()] == [True]
+        await seats.close()
+
+
+async def test_shared_meeting_that_has_failed_is_joined_again() -> None:
+    async def fail() -> None:
+        raise BroadloomError("a fault")
+
+    async with connected_channels(2) as (channel, other), Meeting(other) as others:
+        seats = ReviewSeats(OwnPeer(channel=channel, on_joined=lambda _peer: None))
+        first = await seats.join("first", "")
+        first._start(fail)
+        await eventually(lambda: first.is_ended)
+        second, third = await asyncio.gather(seats.join("second", ""), seats.join("third", ""))
+        assert second is third is not first
+        await second.load("rib-4")
+        await eventually(lambda: "rib-4" in others.state.parts)
         await seats.close()
 
 

@@ -42,7 +42,8 @@ class ReviewSeats:
             async with self._joining:
                 if self._is_closed:
                     raise ConferenceError("the server ends: open the page again later")
-                if self._shared is None:
+                if self._shared is None or self._shared.is_ended:
+                    await self._shared_stack.aclose()
                     meeting = Meeting(await self._own_peer.channel())
                     self._shared = await self._shared_stack.enter_async_context(meeting)
                 return self._shared

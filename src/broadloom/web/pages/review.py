@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -11,7 +12,8 @@ from nicegui.events import GenericEventArguments
 from broadloom.apps.conference import Meeting, Point, Pointed, ViewMoved, Viewpoint
 from broadloom.apps.conference.minutes import as_html
 from broadloom.apps.conference.participation import MeetingEvent
-from broadloom.web.pages.layout import button, empty_state, guarded, heading, paragraph, section
+from broadloom.errors import BroadloomError, NotConnectedError
+from broadloom.web.pages.layout import button, call_soon, empty_state, guarded, heading, paragraph, section
 from broadloom.web.review_seats import NAME_MAX, ReviewSeats
 from broadloom.web.sources import Sources
 
@@ -44,12 +46,17 @@ class ReviewPage:
         self._acts: dict[str, Callable[..., Any]] = {}
         """What a browser may ask for."""
         self._timer: asyncio.TimerHandle | None = None
-        self._remove: Callable[[], None] | None = None
+        self._following: asyncio.Task[None] | None = None
         ui.context.client.on_delete(self._leave)
         heading("Review", "A model that everyone sees from the leader's viewpoint. There is no audio and no video.")
         self._content = ui.element("div")
+        self._show_form()
+
+    def _show_form(self, name: str = "") -> None:
+        seats = self._seats
+        self._content.clear()
         with self._content, section("Join the review").classes("bl-review-join"):
-            self._name = ui.input("Your name").props(f"outlined dense stack-label maxlength={NAME_MAX}")
+            self._name = ui.input("Your name", value=name).props(f"outlined dense stack-label maxlength={NAME_MAX}")
             self._name.on("keydown.enter", guarded(self._join))
             self._name.set_visibility(seats.asks_for_name)
             button("Join", self._join, "join-review", is_primary=True)
@@ -67,6 +74,7 @@ class ReviewPage:
             self._view = ReviewView()
             self._view.on("ready", guarded(self._update))
             self._view.on("act", self._on_act)
+            self._following = asyncio.ensure_future(guarded(partial(self._follow, meeting, name))())
         self._acts = {
             "state": self._update,
             "request_floor": meeting.request_floor,
@@ -85,13 +93,30 @@ class ReviewPage:
             "vote": meeting.vote,
             "close_poll": meeting.close_poll,
         }
-        self._remove = meeting.on_event(self._on_event)
+
+    async def _follow(self, meeting: Meeting, name: str) -> None:
+        """If the meeting cannot continue here, the page shows why, and joins it again."""
+        try:
+            async for event in meeting.events():
+                self._on_event(event)
+            raise NotConnectedError(f"{meeting.channel.name}: the channel was left")
+        except BroadloomError as problem:
+            self._meeting = None
+            self._show_form(name)
+            if not isinstance(problem, NotConnectedError):
+                with self._content:
+                    call_soon(self._join_again)
+            raise
+
+    async def _join_again(self) -> None:
+        await self._seats.leave(self._window)
+        await self._join()
 
     async def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._remove is not None:
-            self._remove()
+        if self._following is not None:
+            self._following.cancel()
         await self._seats.leave(self._window)
 
     # -- from the browser
