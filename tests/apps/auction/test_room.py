@@ -188,7 +188,7 @@ async def test_every_notary_knows_when_its_list_is_current_the_auctioneer_too(tm
 async def test_time_for_a_bid_includes_the_wait_for_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_s: list[float] = []
 
-    async def submit(_data: bytes, *, timeout_s: float) -> None:
+    async def submit(_data: bytes, *, timeout_s: float, **_options: object) -> None:
         given_s.append(timeout_s)
         raise OrderTimeoutError("too late")
 
