@@ -68,7 +68,7 @@ def test_forged_report_after_the_true_one_does_not_suppress_it(forged: SignedRep
     assert TRUE in reports_sent(toward_author)
 
 
-def test_forged_newer_report_does_not_displace_one_that_is_not_sent_yet() -> None:
+def test_forged_newer_report_does_not_displace_an_unsent_report() -> None:
     runtime = FakeRuntime()
     _, toward_author, liar, honest = relay(runtime)
     honest.remote_sends(DeliveryReports((TRUE,)))
@@ -102,7 +102,7 @@ def test_report_from_beyond_what_the_relay_knows_is_passed_on_if_it_is_genuine()
     assert ahead in reports_sent(toward_author)
 
 
-def test_relay_verifies_no_report_while_nobody_lies() -> None:
+def test_relay_verifies_no_report_without_a_conflict() -> None:
     runtime = FakeRuntime()
     peer, toward_author, liar, honest = relay(runtime)
     verified = count_verifications(peer)
