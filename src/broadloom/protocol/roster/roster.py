@@ -137,7 +137,7 @@ class Roster:
         if layers != self._layers:
             self._layers = layers
             if self._incarnation:
-                self._schedule_publish(self._peer.settings.roster_publish_s)
+                self._schedule_publish(0.0)
 
     # -- our own record
 
@@ -179,6 +179,8 @@ class Roster:
             self._sign_and_flood(is_leaving=False)
             if is_first:
                 self.sync.begin()
+                # Programs open their layers right after `connect`: the next record need not wait.
+                self._published_at -= self._peer.settings.roster_publish_s
 
     def leave(self) -> None:
         """Flood our last record, before the links are closed."""
