@@ -59,17 +59,6 @@ def test_burst_of_changes_is_published_at_a_limited_pace() -> None:
     assert len(own_records(watcher)) <= 2 + 2 / peer.settings.roster_publish_s
 
 
-def test_layers_that_are_opened_right_after_connecting_are_published_at_once() -> None:
-    """A newcomer would take this member for one without the layer."""
-    runtime = FakeRuntime()
-    peer = member(runtime)
-    peer.roster.set_layers((1 << 16,))
-    runtime.advance(peer.settings.roster_gather_s)
-    member_record = peer.roster.get(ME)
-    assert member_record is not None
-    assert len(member_record.layers) == 1
-
-
 def test_unchanged_links_are_not_published_again() -> None:
     runtime = FakeRuntime()
     peer = member(runtime)

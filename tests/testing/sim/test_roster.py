@@ -4,20 +4,17 @@ from collections import Counter
 
 import pytest
 
-from broadloom.protocol.events import Event
 from broadloom.protocol.link import Link
 from broadloom.protocol.roster.graph import MemberGraph
-from broadloom.protocol.roster.member import LossCause, MemberJoined, MemberLost, Merged, Partitioned
+from broadloom.protocol.roster.member import LossCause, MemberLost, Merged, Partitioned
 from broadloom.protocol.roster.records import MemberState, RecordVerifier
 from broadloom.protocol.roster.sync import RosterSync
 from broadloom.testing.sim.network import SimConnection
-from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.roster_checker import GONE_S
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import Run, converge, grow, random_faults
-from broadloom.wire import PeerId
 from broadloom.wire.roster_messages import RosterBuckets, RosterRecords, RosterVersions, RosterWant
 
 ROSTER_NUMBERS = {kind.number for kind in (RosterRecords, RosterBuckets, RosterVersions, RosterWant)}
@@ -57,43 +54,6 @@ def test_rosters_are_right_after_faults(scenario: str, peers: int) -> None:
 @pytest.mark.parametrize("scenario", ["kill", "random-faults"])
 def test_liar_removes_no_honest_member_and_adds_no_record(scenario: str) -> None:
     load(scenario).with_roster().with_hostile(1).run(1, 12)
-
-
-@pytest.mark.parametrize("members", range(2, 9))
-def test_newcomer_receives_what_members_broadcast_when_it_joins(members: int) -> None:
-    for seed in range(12):
-        check_welcomes(seed, members)
-
-
-def check_welcomes(seed: int, members: int) -> None:
-    """Every member broadcasts a welcome as soon as it learns of another one."""
-    simulation = Simulation(seed, SimulationSettings(roster=True))
-    sent: list[tuple[PeerId, PeerId, int]] = []
-
-    def welcome(node: SimNode, peer_id: PeerId) -> None:
-        if node.is_connected:  # else `connect` has not returned
-            sent.append((peer_id, node.peer.me.peer_id, node.broadcast(b"welcome")))
-
-    def add_peer() -> None:
-        node = simulation.add_peer()
-
-        def on_event(event: Event) -> None:
-            if isinstance(event, MemberJoined):
-                node.call_later(0.0, welcome, node, event.member.peer_id)
-
-        node.on_event = on_event
-
-    for count in range(1, members + 1):
-        add_peer()
-        simulation.run_until(lambda: len(simulation.members) == count, 30)  # noqa: B023 - called at once
-    simulation.run_for(3)
-    received = {
-        node.peer.me.peer_id: {(message.author, message.sequence) for message in node.received}
-        for node in simulation.nodes
-    }
-    assert len(sent) >= members * (members - 1) / 2
-    lost = [(author, to) for to, author, sequence in sent if (author, sequence) not in received[to]]
-    assert not lost, f"seed {seed}: {len(lost)} of {len(sent)} welcomes"
 
 
 def run_faults(seed: int, peers: int, hostile: int = 0) -> None:
@@ -198,7 +158,7 @@ def test_checker_finds_a_false_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(graph: MemberGraph, peer_id: int) -> list[int]:
         return [each for each in edges(graph, peer_id) if (each ^ peer_id) % 2]
 
-    simulation = grown(16, seed=2)
+    simulation = grown(16)
     monkeypatch.setattr(MemberGraph, "edges", forgetful)
     simulation.reset_connections(0.2)
     with pytest.raises(GuaranteeViolation, match="which is alive and connected"):

@@ -137,12 +137,12 @@ class Roster:
         if layers != self._layers:
             self._layers = layers
             if self._incarnation:
-                self._schedule_publish(0.0)
+                self._schedule_publish(self._peer.settings.roster_publish_s)
 
     # -- our own record
 
     def begin(self) -> None:
-        """This peer is connected: from now on it receives everything, so the others may count on it."""
+        """This peer is a member."""
         if self.is_enabled and not self._incarnation:
             self._publish()
 
@@ -159,8 +159,8 @@ class Roster:
                 self.sync.on_link_up(link)
                 self._unresponsive.pop(link.peer_id, None)
         self._apply(self._graph.update(self._peer.me.peer_id, links.neighbors))
-        if self._incarnation:
-            self._schedule_publish(0.0 if reason in URGENT_REASONS else self._peer.settings.roster_publish_s)
+        is_urgent = reason in URGENT_REASONS or not self._incarnation
+        self._schedule_publish(0.0 if is_urgent else self._peer.settings.roster_publish_s)
 
     def _schedule_publish(self, delay_s: float) -> None:
         now = self._peer.runtime.now()
@@ -174,13 +174,11 @@ class Roster:
 
     def _publish(self) -> None:
         self._publish_timer = None
-        if self._peer.state is PeerState.CONNECTED:
+        if self._peer.is_member and self._peer.is_present:
             is_first = not self._incarnation
             self._sign_and_flood(is_leaving=False)
             if is_first:
                 self.sync.begin()
-                # Programs open their layers right after `connect`: the next record need not wait.
-                self._published_at -= self._peer.settings.roster_publish_s
 
     def leave(self) -> None:
         """Flood our last record, before the links are closed."""
