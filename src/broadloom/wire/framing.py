@@ -11,7 +11,7 @@ RESERVED_BYTES_MIN = 64 << 10
 """Memory that is reserved for a frame before its bytes are there."""
 
 # glibc maps new pages for each large block, which the kernel has to clear, until the program has freed a block of that
-# size. From then on it reuses memory: large frames take a tenth less CPU time.
+# size. From then on it reuses memory: bundles of small messages take up to a tenth less CPU time.
 bytearray(FRAME_BYTES_MAX)
 
 
