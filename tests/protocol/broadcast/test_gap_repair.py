@@ -232,6 +232,21 @@ def test_messages_no_neighbor_ever_held_are_missed_after_timeout() -> None:
     assert runtime.delivered_ids() == [(A, 3)]
 
 
+def test_newcomer_that_got_messages_of_an_author_skips_no_later_ones_silently() -> None:
+    """Ages are understated: the first message seems to have been sent after this peer joined, the third one before."""
+    runtime = FakeRuntime()
+    runtime.time = 10.0
+    peer = seeker(runtime)
+    connection = link(peer, 2, digest_of())
+    peer.on_enough_links()
+    connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 3, age_ms=5000))
+    while runtime.time < 10 + NEVER_HELD_TIMEOUT_S + 5:
+        runtime.advance(0.5)
+        connection.remote_sends(Unavailable(A, 2, 2, UnavailableReason.NEVER_HELD))
+    assert runtime.reported_missed == [Missed(A, 2, 2)]
+    assert runtime.delivered_ids() == [(A, 1), (A, 3)]
+
+
 def test_messages_no_neighbor_ever_held_are_not_missed_on_alert() -> None:
     """A member that has them may be in another partition."""
     runtime = FakeRuntime()

@@ -2,10 +2,11 @@
 
 import pytest
 
-from broadloom.protocol import Tuning
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.roster.member import LossCause, MemberLost
+from broadloom.protocol.roster.sync import INCOMPLETE_S_MAX, UNANSWERED_S_MAX, WANT_INTERVAL_S
 from broadloom.wire.codec import number_of
-from broadloom.wire.fields import BUCKET_COUNT
+from broadloom.wire.fields import BUCKET_COUNT, ROSTER_RECORDS_MAX
 from broadloom.wire.link_messages import Heartbeat
 from broadloom.wire.roster_messages import (
     RosterBuckets,
@@ -57,6 +58,17 @@ def test_burst_of_changes_is_published_at_a_limited_pace() -> None:
         link(peer, 3).remote_closes()
         runtime.advance(0.05)
     assert len(own_records(watcher)) <= 2 + 2 / peer.settings.roster_publish_s
+
+
+def test_layers_that_are_opened_right_after_connecting_are_published_at_once() -> None:
+    """A newcomer would take this member for one without the layer."""
+    runtime = FakeRuntime()
+    peer = member(runtime)
+    peer.roster.set_layers((1 << 16,))
+    runtime.advance(peer.settings.roster_gather_s)
+    member_record = peer.roster.get(ME)
+    assert member_record is not None
+    assert len(member_record.layers) == 1
 
 
 def test_unchanged_links_are_not_published_again() -> None:
@@ -259,18 +271,107 @@ def test_fruitless_comparisons_become_rare() -> None:
     assert len(neighbor.sent_messages(RosterBuckets)) <= 6
 
 
-def test_records_requested_by_a_newcomer_are_not_relayed() -> None:
-    runtime = FakeRuntime()
+def newcomer(runtime: FakeRuntime) -> Peer:
     peer = member(runtime)
     peer.roster.sync.is_complete = False
+    return peer
+
+
+def test_records_requested_by_a_newcomer_are_not_relayed() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
     first, second = linked(runtime, peer, 2, 3)
     first.remote_sends(RosterDigest(1))
     first.remote_sends(RosterVersions(ALL_BUCKETS, False, (RecordVersion(7, 1, 0), RecordVersion(2, 1, 0))))
     first.remote_sends(records(record(7, 2)))
     runtime.advance(0.01)
     assert (7, 1) not in records_sent(second)
+    first.remote_sends(records(record(2, ME, 7, incarnation=2)))
+    runtime.advance(0.01)
+    assert peer.roster.is_complete
+
+
+def test_roster_of_a_newcomer_is_complete_only_when_the_records_lead_to_all_that_a_neighbor_knows() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    (first,) = linked(runtime, peer, 2)
+    first.remote_sends(RosterDigest(1))
+    first.remote_sends(RosterVersions(ALL_BUCKETS, False, tuple(RecordVersion(each, 1, 0) for each in (2, 7, 8))))
+    first.remote_sends(records(record(7, 2), record(8, 2)))
     runtime.advance(1)
+    assert not peer.roster.is_complete, "2 does not list them yet"
+    first.remote_sends(records(record(2, ME, 7, incarnation=2)))
+    assert not peer.roster.is_complete
+    first.remote_sends(records(record(8, incarnation=2, is_leaving=True)))
+    assert peer.roster.is_complete, "one that has left is not waited for"
+
+
+def test_newcomer_does_not_wait_forever_for_records_that_do_not_come() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    (first,) = linked(runtime, peer, 2)
+    first.remote_sends(RosterDigest(1))
+    first.remote_sends(RosterVersions(ALL_BUCKETS, False, (RecordVersion(7, 1, 0),)))
+    runtime.advance(INCOMPLETE_S_MAX)
+    assert not peer.roster.is_complete
+    runtime.advance(1)
+    assert peer.roster.is_complete
+
+
+def test_newcomer_does_not_wait_forever_for_neighbors_that_only_send_digests() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    (first,) = linked(runtime, peer, 2)
+    peer.roster.sync.begin()
+    first.remote_sends(RosterDigest(1))
+    runtime.advance(INCOMPLETE_S_MAX + UNANSWERED_S_MAX - 0.1)
+    assert not peer.roster.sync.is_complete
+    runtime.advance(0.2)
     assert peer.roster.sync.is_complete
+
+
+def test_roster_is_not_complete_while_its_records_are_requested() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    first, second = linked(runtime, peer, 2, 3)
+    peer.roster.sync.begin()
+    many = tuple(RecordVersion(each, 1, 0) for each in range(1000, 10_000))
+    first.remote_sends(RosterDigest(1))
+    first.remote_sends(RosterVersions(ALL_BUCKETS, False, many[:100]))
+    runtime.advance(1)
+    first.remote_closes()
+    second.remote_sends(RosterDigest(1))
+    second.remote_sends(RosterVersions(ALL_BUCKETS, False, many))
+    requesting_s = len(many) / ROSTER_RECORDS_MAX * WANT_INTERVAL_S
+    assert requesting_s > INCOMPLETE_S_MAX + UNANSWERED_S_MAX
+    runtime.advance(requesting_s)
+    assert not peer.roster.sync.is_complete
+    runtime.advance(INCOMPLETE_S_MAX + 1)
+    assert peer.roster.sync.is_complete
+
+
+def test_newcomer_does_not_wait_forever_for_a_neighbor_that_is_gone() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    first, _ = linked(runtime, peer, 2, 3)
+    peer.roster.sync.begin()
+    first.remote_sends(RosterDigest(1))
+    first.remote_sends(RosterVersions(ALL_BUCKETS, False, (RecordVersion(7, 1, 0),)))
+    first.remote_closes()
+    runtime.advance(UNANSWERED_S_MAX - 0.1)
+    assert not peer.roster.sync.is_complete
+    runtime.advance(0.2)
+    assert peer.roster.sync.is_complete
+
+
+def test_newcomer_sends_no_digest_before_its_roster_is_complete() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    (first,) = linked(runtime, peer, 2)
+    runtime.advance(1)
+    assert not first.sent_messages(RosterDigest)
+    peer.roster.sync._complete()
+    assert first.sent_messages(RosterDigest)
 
 
 def test_wrong_number_of_buckets_ends_the_link() -> None:

@@ -426,3 +426,8 @@ def test_gaps_behind_crashed_tree_parents_are_repaired_in_time(seed: int):
 def test_gap_behind_a_busy_parent_link_is_requested_in_time():
     """1.7 s: a gap counted as in flight for a second while its parent link delivered anything at all."""
     scenario.load("kill-tree-parents").with_dissemination(DisseminationMode.TREE).run(30021, 60)
+
+
+def test_newcomer_that_got_messages_of_an_author_skips_no_later_ones_silently():
+    """It took them for messages from before its time, because relays had understated the age of those it got."""
+    scenario.load("random-faults").with_roster().run(seed=90504, peers=12)

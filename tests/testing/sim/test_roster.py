@@ -4,17 +4,20 @@ from collections import Counter
 
 import pytest
 
+from broadloom.protocol.events import Event
 from broadloom.protocol.link import Link
 from broadloom.protocol.roster.graph import MemberGraph
-from broadloom.protocol.roster.member import LossCause, MemberLost, Merged, Partitioned
+from broadloom.protocol.roster.member import LossCause, MemberJoined, MemberLost, Merged, Partitioned
 from broadloom.protocol.roster.records import MemberState, RecordVerifier
 from broadloom.protocol.roster.sync import RosterSync
 from broadloom.testing.sim.network import SimConnection
+from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.roster_checker import GONE_S
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import Run, converge, grow, random_faults
+from broadloom.wire import PeerId
 from broadloom.wire.roster_messages import RosterBuckets, RosterRecords, RosterVersions, RosterWant
 
 ROSTER_NUMBERS = {kind.number for kind in (RosterRecords, RosterBuckets, RosterVersions, RosterWant)}
@@ -54,6 +57,43 @@ def test_rosters_are_right_after_faults(scenario: str, peers: int) -> None:
 @pytest.mark.parametrize("scenario", ["kill", "random-faults"])
 def test_liar_removes_no_honest_member_and_adds_no_record(scenario: str) -> None:
     load(scenario).with_roster().with_hostile(1).run(1, 12)
+
+
+@pytest.mark.parametrize("members", range(2, 9))
+def test_newcomer_receives_what_members_broadcast_when_it_joins(members: int) -> None:
+    for seed in range(12):
+        check_welcomes(seed, members)
+
+
+def check_welcomes(seed: int, members: int) -> None:
+    """Every member broadcasts a welcome as soon as it learns of another one."""
+    simulation = Simulation(seed, SimulationSettings(roster=True))
+    sent: list[tuple[PeerId, PeerId, int]] = []
+
+    def welcome(node: SimNode, peer_id: PeerId) -> None:
+        if node.is_connected:  # else `connect` has not returned
+            sent.append((peer_id, node.peer.me.peer_id, node.broadcast(b"welcome")))
+
+    def add_peer() -> None:
+        node = simulation.add_peer()
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, MemberJoined):
+                node.call_later(0.0, welcome, node, event.member.peer_id)
+
+        node.on_event = on_event
+
+    for count in range(1, members + 1):
+        add_peer()
+        simulation.run_until(lambda: len(simulation.members) == count, 30)  # noqa: B023 - called at once
+    simulation.run_for(3)
+    received = {
+        node.peer.me.peer_id: {(message.author, message.sequence) for message in node.received}
+        for node in simulation.nodes
+    }
+    assert len(sent) >= members * (members - 1) / 2
+    lost = [(author, to) for to, author, sequence in sent if (author, sequence) not in received[to]]
+    assert not lost, f"seed {seed}: {len(lost)} of {len(sent)} welcomes"
 
 
 def run_faults(seed: int, peers: int, hostile: int = 0) -> None:
@@ -124,6 +164,30 @@ def test_roster_of_a_newcomer_is_complete_only_when_slow_neighbors_have_sent_the
     assert len(newcomer.peer.roster.members()) == 13
 
 
+@pytest.mark.parametrize("members", [2, 4, 7])
+def test_roster_that_a_newcomer_gets_from_another_newcomer_is_not_complete(members: int) -> None:
+    for seed in range(40):
+        check_newcomers(seed, members)
+
+
+def check_newcomers(seed: int, members: int) -> None:
+    """Three programs join at once. A roster that is complete has all that were there before."""
+    simulation = Simulation(seed, SimulationSettings(roster=True))
+    grow(Run(simulation, members))
+    simulation.quiesce(60)
+    before = set(simulation.nodes[0].peer.roster.peer_ids())
+    assert len(before) == members
+    waiting = [simulation.add_peer() for _ in range(3)]
+    deadline = simulation.clock.now + 10
+    while waiting:
+        assert simulation.clock.now < deadline, f"seed {seed}"
+        simulation.run_for(0.005)
+        for node in [each for each in waiting if each.peer.roster.is_complete]:
+            missing = before.difference(node.peer.roster.peer_ids())
+            assert not missing, f"seed {seed}: {len(missing)} of {members} are missing"
+            waiting.remove(node)
+
+
 @pytest.mark.parametrize("seed", [2, 11])
 def test_partition_is_reported_once_on_each_side_and_merged(seed: int) -> None:
     """In these seeds some members have no neighbor on their own side at first, and others are lost a little later."""
@@ -154,11 +218,12 @@ def test_partition_is_reported_once_on_each_side_and_merged(seed: int) -> None:
 
 def test_checker_finds_a_false_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = MemberGraph.edges
+    simulation = grown(16)
+    hidden = simulation.nodes[0].peer.me.peer_id
 
     def forgetful(graph: MemberGraph, peer_id: int) -> list[int]:
-        return [each for each in edges(graph, peer_id) if (each ^ peer_id) % 2]
+        return [each for each in edges(graph, peer_id) if hidden not in (each, peer_id)]
 
-    simulation = grown(16)
     monkeypatch.setattr(MemberGraph, "edges", forgetful)
     simulation.reset_connections(0.2)
     with pytest.raises(GuaranteeViolation, match="which is alive and connected"):

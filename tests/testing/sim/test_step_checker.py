@@ -46,6 +46,19 @@ def test_early_missed_report_is_a_violation_if_another_peer_retains_it() -> None
         sim.checker.on_missed(one, missed)
 
 
+def test_early_missed_report_is_a_violation_unless_most_neighbors_are_hostile() -> None:
+    sim, _, missed = sent_but_undelivered()
+    victim, *others = sim.alive[1:]
+    for each in others[:2]:
+        each.is_hostile = True
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 2.* s old"):
+        sim.checker.on_missed(victim, missed)
+    del sim.checker.author_logs[victim][missed.author]
+    others[2].is_hostile = True
+    sim.checker.on_missed(victim, missed)
+    assert (victim, missed.author) in sim.checker.excused
+
+
 def test_early_missed_report_is_allowed_if_message_died_with_author() -> None:
     sim, author, missed = sent_but_undelivered()
     sim.kill([author])

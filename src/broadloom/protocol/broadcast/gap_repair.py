@@ -281,7 +281,7 @@ class GapRepair:
             receiver.give_up_gap(author, window, last)  # no peer retains it any longer
             return
         if not unasked:
-            if window.reorder_buffer and sent_at < receiver.joined_at:
+            if window.reorder_buffer and sent_at < receiver.joined_at and not window.has_started:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
             never_held = all(state.pending[link.peer_id][1] for link in left)

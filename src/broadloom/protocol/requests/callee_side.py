@@ -125,6 +125,8 @@ class CalleeSide:
         if self._open.pop(request.id, None) is None:
             return
         self._release(len(request.data))
+        if status is not RequestStatus.OK:
+            data = data[:PART_BYTES_MAX]  # a text, of which the caller keeps less; only replies have parts
         if len(data) > PART_BYTES_MAX:
             if len(data) > self._reply_bytes_max:
                 status, data = RequestStatus.TOO_LARGE, b"the reply has %d bytes" % len(data)

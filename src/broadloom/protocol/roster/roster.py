@@ -130,19 +130,20 @@ class Roster:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the records of a neighbor have been received, and lead to others."""
+        """Whether all members that a neighbor knew of have been reached. The first member waits for the record of the
+        second one, if there is a link."""
         return self.sync.is_complete and (not len(self._peer.links) or len(self._graph.reachable) > 1)
 
     def set_layers(self, layers: tuple[int, ...]) -> None:
         if layers != self._layers:
             self._layers = layers
             if self._incarnation:
-                self._schedule_publish(self._peer.settings.roster_publish_s)
+                self._schedule_publish(0.0)
 
     # -- our own record
 
     def begin(self) -> None:
-        """This peer is a member."""
+        """This peer is connected: from now on it receives everything, so the others may count on it."""
         if self.is_enabled and not self._incarnation:
             self._publish()
 
@@ -159,8 +160,8 @@ class Roster:
                 self.sync.on_link_up(link)
                 self._unresponsive.pop(link.peer_id, None)
         self._apply(self._graph.update(self._peer.me.peer_id, links.neighbors))
-        is_urgent = reason in URGENT_REASONS or not self._incarnation
-        self._schedule_publish(0.0 if is_urgent else self._peer.settings.roster_publish_s)
+        if self._incarnation:
+            self._schedule_publish(0.0 if reason in URGENT_REASONS else self._peer.settings.roster_publish_s)
 
     def _schedule_publish(self, delay_s: float) -> None:
         now = self._peer.runtime.now()
@@ -174,11 +175,13 @@ class Roster:
 
     def _publish(self) -> None:
         self._publish_timer = None
-        if self._peer.is_member and self._peer.is_present:
+        if self._peer.state is PeerState.CONNECTED:
             is_first = not self._incarnation
             self._sign_and_flood(is_leaving=False)
             if is_first:
                 self.sync.begin()
+                # Programs open their layers right after `connect`: the next record need not wait.
+                self._published_at -= self._peer.settings.roster_publish_s
 
     def leave(self) -> None:
         """Flood our last record, before the links are closed."""
@@ -294,6 +297,7 @@ class Roster:
             self.sync.add(known)
         if record.is_leaving:
             self._presence.on_left(peer_id)
+            self.sync.on_accounted((peer_id,))
         elif known.state is MemberState.LEFT:
             known.state = MemberState.UNREACHABLE
         self._apply(self._graph.update(peer_id, None if record.is_leaving else record.neighbors))
@@ -305,6 +309,7 @@ class Roster:
         for peer_id in change.lost:
             self.sync.remove(self._known[peer_id])
             self._presence.on_lost(peer_id)
+        self.sync.on_accounted(change.reached)
 
     def drop_excluded(self, is_excluded: "Callable[[Identity | None, PeerId], bool]") -> None:
         """Drop members that are no longer admitted. Their records are not accepted either: the credential is verified

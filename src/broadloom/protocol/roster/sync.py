@@ -2,6 +2,8 @@
 
 Digests ride on heartbeats. If they differ, one side sends its sums by bucket, the other one lists its records in the
 buckets that differ, and each requests what it lacks: in small batches, because every record costs two verifications.
+A newcomer sends no digest until it has the records of a neighbor that sends one: two newcomers would otherwise find
+that they agree, and take themselves for the whole channel.
 """
 
 from typing import TYPE_CHECKING
@@ -14,15 +16,22 @@ from broadloom.wire.roster_messages import RosterBuckets, RosterDigest, RosterRe
 from broadloom.wire.types import RecordVersion, SignedRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
     from broadloom.protocol.roster.graph import MemberGraph
     from broadloom.protocol.roster.presence import Presence
+    from broadloom.protocol.runtime import Timer
 
 WANT_INTERVAL_S = 0.1
 """Pause between two requests for up to `ROSTER_RECORDS_MAX` records: verifying them takes 30 ms."""
-LATE_RECORDS_S = 2.0
-"""How long the roster of a newcomer waits for records that a busy neighbor has not sent yet, until it is complete."""
+INCOMPLETE_S_MAX = 2.0
+"""The roster of a newcomer counts as complete this long after its last request, although records that it expects have
+not come, because a neighbor is busy or members have died; or although all its neighbors are newcomers, because the
+first member died or they have much to request."""
+UNANSWERED_S_MAX = 8.0
+"""The same after the last neighbor that sent a digest: it does not list its records, or is gone."""
 FRUITLESS_MAX = 3
 COMPARE_BACKOFF_S = 60.0
 """After `FRUITLESS_MAX` comparisons with a neighbor that brought nothing new (clocks, revocation lists or limits
@@ -97,10 +106,11 @@ class RosterSync:
         """The neighbor from which records are requested."""
         self._wanted: list[PeerId] = []
         self._requested: dict[PeerId, None] = {}
-        self._late: dict[PeerId, None] = {}
-        """Requested by a newcomer, and not received in time."""
+        self._expected: dict[PeerId, None] | None = None
+        """Members that a newcomer knows of from its neighbor, and cannot reach yet; None before it has asked."""
+        self._deadline: Timer | None = None
         self.is_complete = False
-        """Whether all records of a neighbor were received once."""
+        """Whether all members that a neighbor knows of were reached once. The first member is complete at once."""
 
     # -- the digest, of all members that can be reached
 
@@ -127,23 +137,24 @@ class RosterSync:
 
     def begin(self) -> None:
         """Our first record is published."""
-        if not self.neighbors:
-            self._set_complete()
+        if self.neighbors:
+            self._set_deadline(INCOMPLETE_S_MAX, is_last=False)
+        else:
+            self._complete()
         for neighbor in list(self.neighbors.values()):
-            self._send_digest(neighbor)
             if neighbor.digest_received:
                 self._check(neighbor)
 
     def heartbeat(self, link: "Link") -> bytes:
         """What an idle link sends."""
         neighbor = self.neighbors.get(link)
-        if neighbor is None or not self.digest:
+        if neighbor is None or not self.is_complete:
             return _HEARTBEAT
         neighbor.digest_sent = self.digest
         return encode(RosterDigest(self.digest))
 
     def _send_digest(self, neighbor: NeighborSync) -> None:
-        if self.digest:
+        if self.is_complete:
             neighbor.digest_sent = self.digest
             neighbor.link.send(RosterDigest(self.digest))
 
@@ -169,7 +180,7 @@ class RosterSync:
     def _check(self, neighbor: NeighborSync) -> None:
         if neighbor.digest_received == self.digest:
             neighbor.mismatches = neighbor.fruitless = 0
-            self._set_complete()
+            self._complete()
             return
         neighbor.mismatches += 1
         # At first, one of the two sides begins. Later, a single mismatch is a change that is still on its way.
@@ -228,21 +239,56 @@ class RosterSync:
             if lacking:
                 link.send(RosterVersions(message.buckets, True, lacking))
         wanted = [version.peer_id for version in message.versions if self._lacks(version)]
-        if wanted and self._source is None:
+        if self._source is None:
+            self._expect(message.versions)
             self._source, self._wanted = neighbor, wanted
             self._presence.is_syncing = True
             self._request_next()
-        elif not wanted:
-            self._set_complete()
 
     def _lacks(self, version: RecordVersion) -> bool:
         known = self._known.get(version.peer_id)
         return version.peer_id != self._peer.me.peer_id and (known is None or known.version < version)
 
-    def _set_complete(self) -> None:
+    # -- completeness
+
+    def _expect(self, versions: tuple[RecordVersion, ...]) -> None:
+        if not self.is_complete:
+            self._expected = {each.peer_id: None for each in versions if each.peer_id not in self._graph.reachable}
+            self.on_accounted(())
+
+    def on_accounted(self, peer_ids: "Iterable[PeerId]") -> None:
+        """These can be reached, or have left."""
+        if self._expected is not None:
+            for peer_id in peer_ids:
+                self._expected.pop(peer_id, None)
+            if not self._expected:
+                self._complete()
+
+    def _set_deadline(self, delay_s: float, *, is_last: bool = True) -> None:
+        """After this time the roster counts as complete, unless records are being requested."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._peer.runtime.call_later(delay_s, self._on_deadline, is_last)
+
+    def _on_deadline(self, is_last: bool) -> None:
+        self._deadline = None
+        if self._source is not None:
+            return  # `_finish` sets the next one
+        if is_last or not any(each.digest_received for each in self.neighbors.values()):
+            self._complete()
+        else:
+            self._set_deadline(UNANSWERED_S_MAX)
+
+    def _complete(self) -> None:
+        self._expected = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if not self.is_complete:
             self.is_complete = True
             self._peer.trace("the roster is complete")
+            for neighbor in list(self.neighbors.values()):
+                self._send_digest(neighbor)
 
     # -- requesting
 
@@ -261,12 +307,12 @@ class RosterSync:
             self._request_next()
 
     def _finish(self) -> None:
-        if self._source is not None and self._source.link in self.neighbors and not self.is_complete:
-            if self._requested:
-                self._late |= self._requested
-                self._peer.runtime.call_later(LATE_RECORDS_S, self._set_complete)
+        if self._source is not None and not self.is_complete:
+            if self._source.link in self.neighbors:
+                self._set_deadline(INCOMPLETE_S_MAX)
             else:
-                self._set_complete()
+                self._expected = None
+                self._set_deadline(UNANSWERED_S_MAX)
         self._source, self._wanted = None, []
         self._requested.clear()
         self._presence.is_syncing = False
@@ -276,10 +322,6 @@ class RosterSync:
         neighbor.fruitless = 0
         was_requested = peer_id in self._requested
         self._requested.pop(peer_id, None)
-        if peer_id in self._late:
-            del self._late[peer_id]
-            if not self._late:
-                self._set_complete()
         return self.is_complete or not was_requested
 
     def on_want(self, link: "Link", message: RosterWant) -> None:

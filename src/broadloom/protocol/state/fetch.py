@@ -111,6 +111,8 @@ class StateFetch:
         self._preferred = helper
         self.state = FetchState.LOOKING
         self._reasons: dict[PeerId, str] = {}
+        self._not_offering: dict[PeerId, None] = {}
+        """Members that offer other states."""
         self._retry_at: dict[PeerId, float] = {}
         """Members that did not serve, and when they may be asked again."""
         self._helper: PeerId | None = None
@@ -172,7 +174,10 @@ class StateFetch:
         offering = [
             member.peer_id
             for member in roster.members()
-            if STATE_MARK in member.layers and not member.is_secondary and member.peer_id != self._peer.me.peer_id
+            if STATE_MARK in member.layers
+            and not member.is_secondary
+            and member.peer_id not in self._not_offering
+            and member.peer_id != self._peer.me.peer_id
         ]
         ready = [each for each in offering if self._retry_at.get(each, now) <= now]
         if self._preferred is not None and self._preferred not in self._reasons:
@@ -217,6 +222,8 @@ class StateFetch:
         if outcome.kind is not OutcomeKind.REPLIED:
             if outcome.status is RequestStatus.REFUSED and self._helper is not None:
                 self._lacking[self._helper] = None
+            if outcome.status is RequestStatus.NO_HANDLER and self._helper is not None:
+                self._not_offering[self._helper] = None
             self._next_helper(_reason(outcome), is_final=outcome.status in FINAL)
             return
         try:
@@ -344,7 +351,8 @@ class StateFetch:
     def _fail(self, text: str) -> None:
         self._stop()
         self._reader.end_fetch(None, ())
-        self._on_done(FetchFailure(text, dict(self._reasons)))
+        reasons = {each: reason for each, reason in self._reasons.items() if each not in self._not_offering}
+        self._on_done(FetchFailure(text, reasons))
 
     def _stop(self) -> None:
         self._end_attempt()

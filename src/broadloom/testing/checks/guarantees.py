@@ -158,7 +158,7 @@ def find_undelivered(
             if log.first_sequence > first:
                 label = message_label(author, log.first_sequence)
                 return 3, f"{node} started with {label} instead of {first}"
-            if log.missed and not allow_missed:
+            if log.missed and not allow_missed and (node, author) not in checker.excused:
                 must_be_available = author in present or checker.left_cleanly(author)
                 available = _first_available(log, first, None if must_be_available else logs.values())
                 if available is not None:
