@@ -31,6 +31,7 @@ OF_RUNTIMES = {
     "on_applied",
     "on_settled",
     "on_input",
+    "on_other_game",
     "close",
 }
 """What a session calls itself, or its core calls."""
@@ -70,8 +71,10 @@ def test_synchronous_program_meets() -> None:
     ):
         with anna.floor(timeout_s=TIMEOUT_S) as leading:
             assert leading.is_leader
-            with pytest.raises(conference.FloorTimeoutError), ben.floor(timeout_s=0.1):
-                pass
+            for other in (anna, ben):
+                with pytest.raises(conference.FloorTimeoutError), other.floor(timeout_s=0.1):
+                    pass
+            assert leading.is_leader
         anna.annotate("rib-4", "A crack?")
         wait_until(lambda: [each.text for each in ben.state.notes.values()] == ["A crack?"])
         assert any(isinstance(each, conference.Done) for each in iter(ben.receive_nowait, None))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from broadloom import Batch
+from broadloom import Batch, NotConnectedError
 from broadloom.groups import Groups
 from tests.channel.joined import connected_channels
 from tests.support import eventually
@@ -78,6 +78,8 @@ async def test_mark_can_be_used_once_and_again_after_close() -> None:
         for mark in ("", "z", "zzz", "é1", "z "):
             with pytest.raises(ValueError, match="two ASCII letters"):
                 channel.layer(mark, lambda batch: None)
+    with pytest.raises(NotConnectedError):
+        channel.layer("zz")
 
 
 async def test_failing_layer_does_not_break_the_channel(caplog: pytest.LogCaptureFixture) -> None:

@@ -145,6 +145,10 @@ async def test_refusal_carries_its_text_and_other_exceptions_only_their_type(cap
                 raise broadloom.RefusedError("not for you")
             case b"refuse early":
                 request.refuse("early")
+            case b"refuse at length":
+                raise broadloom.RefusedError("x" * 100_000)
+            case b"refuse at great length":
+                request.refuse("x" * 10_000_000)
             case b"fail":
                 raise KeyError("secret")
             case b"text":
@@ -156,6 +160,8 @@ async def test_refusal_carries_its_text_and_other_exceptions_only_their_type(cap
         expected = {
             b"refuse": ("refused", "not for you"),
             b"refuse early": ("refused", "early"),
+            b"refuse at length": ("refused", "x" * 1024),
+            b"refuse at great length": ("refused", "x" * 1024),
             b"fail": ("failed", "the handler raised KeyError"),
             b"text": ("failed", "the handler raised TypeError"),
             b"nothing": ("failed", "the handler did not reply"),
@@ -299,7 +305,7 @@ async def test_leaving_member_answers_open_requests_and_refuses_new_ones() -> No
         task = asyncio.ensure_future(caller.request(callee.peer_id, b"?"))
         await eventually(lambda: callee._handler_tasks)
         leaving = asyncio.ensure_future(callee.leave())
-        await asyncio.sleep(0)
+        await eventually(lambda: callee._node.peer.requests.is_leaving)
         with pytest.raises(broadloom.RefusedError) as refused:
             await caller.request(callee.peer_id, b"?")
         assert refused.value.status == "leaving"
@@ -325,7 +331,7 @@ async def test_leaving_member_finishes_one_way_messages() -> None:
         await caller.tell(callee.peer_id, b"news")
         await eventually(lambda: callee._handler_tasks)
         leaving = asyncio.ensure_future(callee.leave())
-        await asyncio.sleep(0)
+        await eventually(lambda: callee._node.peer.requests.is_leaving)
         with pytest.raises(broadloom.RefusedError, match="leaving"):
             await caller.request(callee.peer_id, b"?")
         assert handled == []

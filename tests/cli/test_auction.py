@@ -7,9 +7,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from broadloom import Ticket
+from broadloom.apps.auction.statements import Action
+from broadloom.cli.auction import _sale_fields
 from broadloom.cli.main import app
 from broadloom.order import OrderSettings
 from broadloom.security import revoke_tickets
+from tests.apps.auction.ledgers import HandLedger
 from tests.apps.auction.saleroom import NOTARIES, Saleroom, lot
 from tests.apps.tapes import change_lines
 from tests.cli.harness import run, running_command
@@ -36,6 +39,8 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
             assert (code, err) == (0, "")
             assert "sold to anna for 12.50" in out
             assert (await auction("export", str(log)))[0] == 0
+            missing = str(tmp_path / "missing" / "file")
+            assert (await auction("serve", "--store", missing, by="notary-3"))[0] == 2
             assert (await auction("watch", "--tape", str(tapes), "--count", "3"))[0] == 0
             await asyncio.to_thread(serving.wait_for_output, "sold to anna for 12.50")
     ticket = ("--ticket", str(tmp_path / "sam.ticket"))
@@ -43,6 +48,13 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["auction", "verify", str(path), "--receipt", str(receipt), *ticket, "--json"])
         verified = json.loads(result.output)
         assert (result.exit_code, verified["lots"][0]["winner"], verified["is_authority_checked"]) == (0, "anna", True)
+    for words, code, problem in (
+        (("--receipt", str(log)), 2, f"{log} is not a receipt"),
+        (("--receipt", str(tmp_path / "missing")), 2, "missing: No such file"),
+        (("--number", "3"), 1, "is the log of one auction"),
+    ):
+        result = CliRunner().invoke(app, ["auction", "verify", str(log), *words, *ticket])
+        assert (result.exit_code, problem in result.output) == (code, True), result.output
     change_lines(tapes, lambda rows: rows[1:])
     result = CliRunner().invoke(app, ["auction", "verify", str(tapes), *ticket])
     assert (result.exit_code, "line 1 of this auction is not on the tape" in result.output) == (1, True), result.output
@@ -50,6 +62,15 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
     log.write_text("\n".join([lines[0], *lines[2:]]))
     result = CliRunner().invoke(app, ["auction", "verify", str(log), *ticket])
     assert (result.exit_code, "was altered" in result.output) == (1, True), result.output
+
+
+def test_lot_whose_bids_are_revealed_has_no_minimum_bid() -> None:
+    ledger = HandLedger()
+    ledger.open("sealed")
+    assert _sale_fields(ledger.sale("lot-1"))["minimum_bid"] == "10"
+    ledger.seal("anna", 20)
+    ledger.call(Action.UNSEAL)
+    assert _sale_fields(ledger.sale("lot-1"))["minimum_bid"] == ""
 
 
 async def test_room_that_fails_ends_the_command_with_the_reason(tmp_path: Path) -> None:

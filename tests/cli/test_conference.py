@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from broadloom import BroadloomError
 from broadloom.apps.conference import Meeting, ParticipantsChanged
 from broadloom.cli.conference import MeetingSession
+from broadloom.cli.exit_codes import CommandFailedError
 from tests.channel.joined import connected_channels
 from tests.cli.harness import new_channel, run, running_command
 from tests.support import eventually
@@ -35,6 +37,11 @@ def test_meeting_is_held_in_terminals_and_written_up(tmp_path: Path) -> None:
             "annotate",
             "poll",
         ]
+        ben.type("people\nhelp\nfloor\nrelease\n")
+        anna.wait_for_output("Ben leaves the queue")
+        ben.wait_for_output("lines that you can type", "err")
+        listed = next(each for each in map(json.loads, ben.out.splitlines()) if each["event"] == "people")
+        assert sorted(listed["people"]) == ["Anna (leads)", "Ben (hand)"]
         code, out, err = run("conference", "minutes", channel)
         assert (code, err) == (0, "")
         assert "# Minutes of" in out
@@ -44,10 +51,29 @@ def test_meeting_is_held_in_terminals_and_written_up(tmp_path: Path) -> None:
         assert "&lt;b&gt;crack" in page.read_text(encoding="utf-8")
         ben.type("give Anna\n")
         code, _, err = ben.wait()
-        assert (code, err.count("\n")) == (1, 1)
-        assert "only the leader can hand over the floor" in err
+        assert code == 1
+        assert "only the leader can hand over the floor" in err.splitlines()[-1]
         anna.end_of_input()
         assert anna.wait().code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("release", "you neither lead nor wait for the floor"),
+        ("unload rib-4", "rib-4 is not loaded"),
+        ("note rib-4", "type `note PART TEXT`"),
+        ("poll Ready?", "type `poll QUESTION? A, B`"),
+        ("give", "type `give NAME`"),
+    ],
+)
+async def test_line_that_cannot_be_done_is_an_error(line: str, problem: str) -> None:
+    async with connected_channels(1) as (channel,), Meeting(channel, "Anna") as meeting:
+        session = MeetingSession(meeting, SimpleNamespace(), json=False)  # type: ignore[arg-type]
+        before = meeting._order.last_index
+        with pytest.raises(CommandFailedError, match=re.escape(problem)):
+            await session.send(line.encode())
+        assert meeting._order.last_index == before, "nobody else hears of it"
 
 
 def test_minutes_without_a_meeting_are_an_error() -> None:

@@ -1,5 +1,6 @@
 """`broadloom game`."""
 
+import asyncio
 import json
 import signal
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import broadloom
 from broadloom.apps.game.game import Result
 from broadloom.apps.game.games import PROGRAMS
 from broadloom.apps.game.games.chain import Chain
@@ -64,7 +66,15 @@ def test_program_is_published_and_downloaded_and_runs_only_on_request(
         assert "load its program" in err
         assert not (tmp_path / "ran").exists()
         code, _, err = run("game", "watch", lobby, "board-1", "--no-tls", "--program", str(tmp_path / "missing.py"))
-        assert (code, "missing.py" in err) == (1, True), err
+        assert (code, "missing.py" in err) == (2, True), err
+        missing = str(tmp_path / "missing" / "file")
+        for words in (
+            ("publish", lobby, missing),
+            ("download", lobby, "count", "--out", missing),
+            ("watch", lobby, "board-1", "--program", str(program), "--log", missing),
+        ):
+            code, _, err = run("game", *words, "--no-tls")
+            assert (code, f"{missing}: No such file" in err) == (2, True), err
 
 
 @pytest.mark.long
@@ -136,13 +146,14 @@ def test_log_that_was_changed_is_reported(tmp_path: Path, is_taped: bool) -> Non
     assert "the log or the rules were changed" in result.output
 
 
-def test_player_without_a_name_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["game", "join", "games/x", "board-1"])
+@pytest.mark.parametrize("options", [[], ["--as", "  "]], ids=["none", "spaces"])
+def test_player_without_a_name_is_a_usage_error(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["game", "join", "games/x", "board-1", *options])
     assert result.exit_code == 2
     assert "--as NAME" in result.output
 
 
-def test_program_of_a_game_that_fails_ends_the_command_with_the_reason(tmp_path: Path) -> None:
+def test_line_that_cannot_be_acted_on_is_reported_and_the_game_goes_on(tmp_path: Path) -> None:
     lobby, program = new_channel(), tmp_path / "count.py"
     typed = "    def typed(self, state, role, text):\n        return {}[text]\n"
     program.write_text(f"{PROGRAM}\n{typed}", encoding="utf-8")
@@ -152,8 +163,15 @@ def test_program_of_a_game_that_fails_ends_the_command_with_the_reason(tmp_path:
         ann.type("start\n")
         ann.wait_for_output('"change": "Started"')
         ann.type("anything\n")
+        ann.wait_for_output("cannot read 'anything': KeyError('anything')")
+        for line in ("say", "say Ann"):
+            ann.type(f"{line}\n")
+            ann.wait_for_output("say NAME[,NAME] TEXT")
+        ann.type("say Ann note to myself\n")
+        ann.wait_for_output('"text": "note to myself"')
+        ann.type("quit\n")
         result = ann.wait()
-    assert (result.code, "KeyError: 'anything'" in result.err) == (1, True), result.err
+    assert (result.code, "Traceback" in result.err) == (0, False), result.err
 
 
 def test_result_of_a_game_cannot_control_the_terminal() -> None:
@@ -169,6 +187,18 @@ def test_state_of_another_game_in_a_log_is_reported_in_one_line(tmp_path: Path) 
     )
     result = CliRunner().invoke(app, ["game", "replay", str(path)])
     assert (result.exit_code, "does not end with a state of this game" in result.output) == (1, True), result.output
+
+
+async def test_player_learns_that_the_channel_of_the_game_was_closed() -> None:
+    lobby = new_channel()
+    with running_command("game", "join", lobby, "board-1", "--game", "chain", "--no-tls", "--as", "Ann") as ann:
+        await asyncio.to_thread(ann.wait_for_output, "arrived")
+        code, out, err = await asyncio.to_thread(run, "game", "show", lobby, "board-1", "--no-tls", "--json")
+        assert code == 0, err
+        async with broadloom.connect(json.loads(out)["channel"], tls=False) as member:
+            await member.close_channel()
+        code, _, err = await asyncio.to_thread(ann.wait)
+        assert (code, "closed for all members" in err) == (0, True), err
 
 
 @pytest.mark.long
@@ -217,6 +247,7 @@ def changed_snapshot(**changed: object) -> bytes:
         *(b"\x88\xff\x00", b"", b'["game",{"version":1,"game":"chain","players":"x"}]\n'),
         *(changed_snapshot(key=key) for key in ([float("inf"), 0, 0], ["x", 0, 0])),
         changed_snapshot(tip={**Table.new(Chain(2)).as_dict(), "seats": {}}),
+        *(json.dumps(CHANGED_LOG[0]).encode() + b'\n["entry",%s]\n' % value for value in (b"[]", b'""', b"[7]")),
     ],
 )
 def test_file_that_is_no_game_log_is_reported_in_one_line(tmp_path: Path, data: bytes) -> None:

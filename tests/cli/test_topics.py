@@ -58,6 +58,7 @@ def test_topic_is_created_listed_metered_published_and_closed(service: str, tmp_
         subscribe = ("subscribe", service, "weather", "--plan", "visitor", "--count", "1", "--json")
         with running_command("topics", *subscribe, "--ticket", str(tmp_path / "bob.ticket")) as reader:
             while not reader.out:
+                assert reader.process.poll() is None, reader.err
                 code, out, err = topics("publish", path, "Rain", "--json")
                 assert (code, err) == (0, "")
             item = json.loads(reader.out)

@@ -1,5 +1,7 @@
 """Usage errors: one line on standard error, no traceback, and the right exit code."""
 
+import builtins
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ from typer.testing import CliRunner
 from broadloom.cli import exit_codes
 from broadloom.cli.exit_codes import NOT_SUPPORTED
 from broadloom.cli.main import app
-from broadloom.errors import ConnectError, InvalidKeyFileError
+from broadloom.errors import ConnectError, InvalidKeyFileError, StoreCorruptError, StoreLockedError
 from tests.cli.harness import COMMAND, new_channel, run
 from tests.support import TIMEOUT_S
 
@@ -67,6 +69,9 @@ def test_invalid_join_options_are_reported_in_one_line(
         (("tape", "info", "missing"), "there is no tape at missing"),
         (("tape", "info", "."), "no complete file"),
         (("demo", "--headless", "--no-spark", "--chat", "-1"), "--chat is -1: use 0 to 10,000 messages per second"),
+        (("game", "replay", "missing"), "missing: No such file or directory"),
+        (("game", "join", CHANNEL, "board-1", "--as", "Ann", "--program", "missing"), "missing: No such file"),
+        (("auction", "verify", "missing"), "missing: No such file or directory"),
         (("nonsense",), "nonsense"),
     ],
 )
@@ -151,7 +156,7 @@ def test_require_extra_says_what_to_install(extra: str, monkeypatch: pytest.Monk
 def test_exit_code_table_names_existing_exceptions() -> None:
     source = "\n".join(path.read_text() for path in Path(exit_codes.__file__).parent.parent.rglob("*.py"))
     for name in exit_codes._CODE_BY_NAME:
-        assert name == "OSError" or f"class {name}(" in source, name
+        assert issubclass(getattr(builtins, name, object), OSError) or f"class {name}(" in source, name
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,10 @@ def test_exit_code_table_names_existing_exceptions() -> None:
         (InvalidKeyFileError("x"), 2),
         (exit_codes.NotSupportedError("x"), 3),
         (ConnectError("x"), 1),
-        (FileNotFoundError("x"), 1),
+        (FileNotFoundError("x"), 2),
+        (OSError(errno.ENOSPC, "No space left on device", "x"), 1),
+        (StoreLockedError(Path("x"), "another program has it open"), 2),
+        (StoreCorruptError(Path("x"), "a page is wrong"), 1),
         (RuntimeError("x"), None),
     ],
 )

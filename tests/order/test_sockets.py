@@ -244,6 +244,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"mode": "safe", "voters": ["a", "b", "b"]}, ValueError, "not 2"),
     ({"mode": "safe", "voters": ["", "b", "c"]}, ValueError, "a voter has a name"),
     ({"mode": "safe", "voters": "abc"}, TypeError, "voters is a list of names"),
+    ({"mode": "safe", "voters": ["a", "b", 5]}, TypeError, "voters is a list of names"),
     ({"mode": "available", "voters": ["a", "b", "c"]}, ValueError, "every participant counts"),
     ({"mode": "available", "from_index": 0}, ValueError, "the first entry has the index 1"),
     ({"mode": "available", "from_index": "1"}, TypeError, "must be a whole number"),
@@ -259,6 +260,8 @@ async def test_wrong_arguments_raise_helpful_errors(tmp_path: Path) -> None:
                 ordered(channel, "x", **options)
         with pytest.raises(ValueError, match="1 to 256 bytes"):
             ordered(channel, "", mode="available")
+        with pytest.raises(TypeError, match="is text"):
+            ordered(channel, 5, mode="available")  # type: ignore[arg-type]
         with pytest.raises(StoreError, match="there is no directory"):
             ordered(channel, "x", mode="safe", voters=["me", "b", "c"], store=tmp_path / "no" / "x")
         with pytest.raises(ValueError, match="must be a positive number"):
@@ -269,8 +272,13 @@ async def test_wrong_arguments_raise_helpful_errors(tmp_path: Path) -> None:
                 await order.submit("text")  # type: ignore[arg-type]
             with pytest.raises(broadloom.MessageTooLargeError, match="order its hash"):
                 await order.submit(bytes(65_537))
-            with pytest.raises(ValueError, match="at most 64 bytes"):
-                await order.submit(b"", key="k" * 65)
+            for key in ("k" * 65, b""):
+                with pytest.raises(ValueError, match="1 to 64 bytes"):
+                    await order.submit(b"", key=key)
+            with pytest.raises(TypeError, match="a key is text or bytes"):
+                await order.submit(b"", key=0)  # type: ignore[arg-type]
+    with pytest.raises(broadloom.NotConnectedError):
+        ordered(channel, "x", mode="available")
 
 
 # -- mode safe

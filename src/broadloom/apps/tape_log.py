@@ -73,6 +73,8 @@ def log_lines(
     if not path.is_dir():
         with path.open("rb") as file:
             if not file.peek(len(PARQUET)).startswith(PARQUET):
+                if number not in (None, 1):
+                    raise error(f"{path} is the log of one {what}: `--number` is for tapes")
                 yield from iter(lambda: file.readline(line_bytes_max), b"")
                 return
     yield from _tape_lines(path, what, error, number)

@@ -152,6 +152,8 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         """Run a protocol of its own on this channel: its messages go to `on_batch` of the same layer, and to no other
         reader. Without `on_batch` it can only send. Raises `ValueError` if the program already receives this layer."""
         self._check_loop()
+        if self._inbox.is_closed:
+            raise self._end_error()
         if on_batch is not None:
             check_callback(on_batch)
         layer = Layer(self, mark, on_batch)

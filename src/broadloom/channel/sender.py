@@ -435,6 +435,8 @@ def _set_result(done: "asyncio.Future[Receipt]") -> Callable[[Receipt], None]:
 
 
 def _milliseconds(ttl_s: float) -> int:
+    if not isinstance(ttl_s, int | float):
+        raise TypeError(f"ttl_s must be a number of seconds or None, not {type(ttl_s).__name__}")
     if not ttl_s > 0:
         raise ValueError(f"ttl_s={ttl_s}: must be greater than 0; None means no expiry")
     return max(1, round(min(ttl_s * 1000, TTL_MS_MAX)))

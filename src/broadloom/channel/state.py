@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_positive_timeout
+from broadloom.channel.arguments import CALLBACK_ERRORS, check_callback, check_count, check_positive_timeout
 from broadloom.channel.loop_bound import LoopBound
 from broadloom.channel.outgoing import Way
 from broadloom.channel.requester import HasPeerId, _peer_id
@@ -152,8 +152,7 @@ class StateHandover(LoopBound):
         self._check_loop()
         _check_name(name)
         check_positive_timeout(timeout_s)
-        if isinstance(bytes_max, bool) or not isinstance(bytes_max, int):
-            raise TypeError(f"bytes_max must be a whole number, not {type(bytes_max).__name__}")
+        check_count("bytes_max", bytes_max)
         tracker = self._checked_reader(reader)._tracked()
         if tracker.is_fetching:
             raise RuntimeError("this reader is already fetching a state: wait for it")

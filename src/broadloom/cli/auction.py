@@ -379,12 +379,14 @@ def entry_text(entry: "AuctionEntry") -> str:
 
 
 def _sale_fields(sale: "Sale") -> dict[str, Any]:
+    from broadloom.apps.auction.sale import Phase
+
     leader = sale.leader
     return {
         **sale.lot.as_dict(),
         "seller": sale.lot.seller,
         "phase": sale.phase.value,
-        "minimum_bid": _text(sale.minimum_bid) if not sale.is_over else "",
+        "minimum_bid": _text(sale.minimum_bid) if sale.phase is Phase.OPEN else "",
         "leader": leader.bidder if leader is not None else "",
         "winner": sale.winner,
         "price": _text(sale.price),

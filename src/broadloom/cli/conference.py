@@ -40,6 +40,19 @@ HELP = """lines that you can type:
   agenda A; B             set the agenda"""
 
 
+WORDS = {
+    "give": ["NAME"],
+    "load": ["PART"],
+    "unload": ["PART"],
+    "note": ["PART", "TEXT"],
+    "reply": ["NUMBER", "TEXT"],
+    "poll": ["QUESTION?", "A, B"],
+    "vote": ["NUMBER", "OPTION"],
+    "close": ["NUMBER"],
+}
+"""What has to follow on a line."""
+
+
 class MeetingSession(Session):
     """A line is a command; what all participants do is shown."""
 
@@ -96,15 +109,24 @@ class MeetingSession(Session):
     async def _run(self, verb: str, rest: str) -> None:
         meeting, first, others = self._meeting, *rest.strip().partition(" ")[::2]
         state = meeting.state
+        words = WORDS.get(verb, [])
+        if len(rest.split()) < len(words):
+            raise ValueError(f"type `{' '.join([verb, *words])}`")
         match verb:
+            case "help" if self.json:  # standard output has objects only
+                print(HELP, file=sys.stderr, flush=True)
             case "help":
                 self.terminal.notice(HELP)
+            case "people" if self.json:
+                self.terminal.show(json_line({"event": "people", "people": self._people()}))
             case "people":
                 self.terminal.notice("\n".join(self._people()))
             case "hand" | "lower":
                 await meeting.raise_hand(verb == "hand")
             case "floor":
                 await meeting.request_floor()
+            case "release" if meeting.me not in (meeting.leader, *state.floor.queue):
+                raise ValueError("you neither lead nor wait for the floor")
             case "release":
                 await meeting.release_floor()
             case "give":
@@ -113,6 +135,8 @@ class MeetingSession(Session):
                 await meeting.take_back()
             case "load":
                 await meeting.load(rest.strip())
+            case "unload" if rest.strip() not in state.parts:
+                raise ValueError(f"{rest.strip()} is not loaded")
             case "unload":
                 await meeting.unload(rest.strip())
             case "note":

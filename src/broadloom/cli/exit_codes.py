@@ -47,18 +47,19 @@ _CODES = {
     USAGE_ERROR: "UsageError InvalidKeyError RulesError ConfigError ScenarioError ServeError ChatStoreError "
     "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
     "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
-    "LiveTablesNotFoundError SqlError CompactError",
+    "LiveTablesNotFoundError SqlError CompactError StoreError FileNotFoundError NotADirectoryError IsADirectoryError "
+    "PermissionError",
     NOT_SUPPORTED: "NotSupportedError JavaNotFoundError SparkUnavailableError",
-    FAILURE: "CommandFailedError BroadloomError TapeReadError OSError",
+    FAILURE: "CommandFailedError BroadloomError TapeReadError StoreCorruptError StoreFullError OSError",
 }
 """Exceptions that are reported without a traceback. Their names, because importing some of them would import Spark; the
-first entry that an exception or one of its base classes is in decides. All others are bugs."""
+most specific class that is listed decides. All others are bugs."""
 _CODE_BY_NAME = {name: code for code, names in _CODES.items() for name in names.split()}
 
 
 def exit_code_for(problem: Exception) -> int | None:
-    names = {each.__name__ for each in type(problem).__mro__}
-    return next((code for name, code in _CODE_BY_NAME.items() if name in names), None)
+    names = (each.__name__ for each in type(problem).__mro__)
+    return next((_CODE_BY_NAME[name] for name in names if name in _CODE_BY_NAME), None)
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 
-from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_errors
+from broadloom.cli.exit_codes import SUCCESS, CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, command_group, option
 from broadloom.cli.output import Output, console, print_json, print_result, table
 from broadloom.cli.record import TapeOption, recorded
-from broadloom.cli.runner import StopSignal, command, hint, joined_channel
+from broadloom.cli.runner import StopSignal, command, hint, joined_channel, report_end
 
 if TYPE_CHECKING:
     from broadloom.apps.game.lobby import Activity, Listing, Lobby
@@ -129,7 +129,7 @@ async def join(
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     tape: TapeOption = None,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Play: take a role, type actions, see what the others do. You need a name: `--as`, or a ticket.
 
     Standard input has one action per line: those of the game, and `start`, `quit`, `say NAME[,NAME] TEXT`. Real-time
@@ -140,10 +140,10 @@ async def join(
     - `broadloom game join games/friday board-1 --game chain --as Ann`
     - `broadloom game join games/friday maze --game gems --players 4 --as Bob --role blue`
     """
-    if role and not join_options.member_name and join_options.ticket is None:
+    if role and not join_options.member_name.strip() and join_options.ticket is None:
         raise UsageError("a player needs a name: --as NAME, or --ticket")
     _load(program)
-    await _play(
+    return await _play(
         stop, join_options, channel, name, role,
         owner=owner, kind=kind, players=players, log=log, tape=tape, json=json,
     )  # fmt: skip
@@ -160,7 +160,7 @@ async def watch(
     log: Annotated[Path | None, option("Write a game log, for `game replay`.", "FILE")] = None,
     tape: TapeOption = None,
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Watch a game until interrupted.
 
     Examples:
@@ -168,7 +168,7 @@ async def watch(
     - `broadloom game watch games/friday board-1`
     """
     _load(program)
-    await _play(stop, join_options, channel, name, "", owner=owner, log=log, tape=tape, json=json)
+    return await _play(stop, join_options, channel, name, "", owner=owner, log=log, tape=tape, json=json)
 
 
 @command("game publish", game)
@@ -317,7 +317,7 @@ async def _play(
     log: Path | None,
     tape: Path | None,
     json: bool,
-) -> None:
+) -> int:
     from broadloom.apps.game import Play
     from broadloom.apps.game.monitor import reporting
     from broadloom.cli.game_screen import GameScreen
@@ -344,6 +344,7 @@ async def _play(
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()  # raises the reason, if there is one
+                return report_end(stop.command, joined) if tasks[0] in done else SUCCESS
             finally:
                 for task in tasks:
                     task.cancel()

@@ -22,6 +22,7 @@ ARROW_LENGTH = 3
 PEER_ID_MIN = 1 << 32
 """Larger numbers are ids."""
 COMMANDS = "start: start the game, or a rematch. quit: leave it. say NAME[,NAME] TEXT: tell players something."
+SAY_WORDS = 3
 KEY_COMMANDS = "r: start the game, or a rematch. q: leave it."
 
 
@@ -129,17 +130,20 @@ class GameScreen:
             self.draw()
 
     async def _act(self, text: str) -> None:
+        from broadloom.apps.game import GameError
         from broadloom.errors import BroadloomError
 
         try:
             words = text.split(maxsplit=2)
             if text == "start":
                 await self._play.start()
-            elif words and words[0] == "say" and len(words) > 2:
+            elif words and words[0] == "say":
+                if len(words) < SAY_WORDS:
+                    raise GameError("say NAME[,NAME] TEXT: a message needs a player and a text")
                 await self._play.tell([each for each in words[1].split(",") if each], words[2])
             else:
                 await self._play.typed(text)
-        except BroadloomError as problem:
+        except (BroadloomError, ValueError) as problem:  # a `ValueError`: values of an action that cannot be sent
             self._notice = escape_control_chars(str(problem))
             if not self._at_terminal:
                 fields = {"change": "Problem", "text": str(problem)}

@@ -94,6 +94,8 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         self.name = name
         self.mode = _checked_mode(mode)
         names = _checked_voters(self.mode, voters)
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a conversation is text, not {type(name).__name__}")
         if not 0 < len(name.encode()) <= NAME_BYTES_MAX:
             raise ValueError(f"the name of a conversation has 1 to {NAME_BYTES_MAX} bytes, not {name!r}")
         if from_index is not None:
@@ -201,7 +203,7 @@ class Order(ItemReader[OrderItem], AsyncClosable):
                     on_sent()
                 return await self._waiting[number]
         except TimeoutError:
-            raise self._timeout_error(timeout_s, was_sent=number is not None) from None
+            raise self._timeout_error(timeout_s, was_sent=number is not None, has_key=key is not None) from None
         finally:
             if number is not None:
                 self._waiting.pop(number, None)
@@ -220,8 +222,9 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         """If this program had the conversation open before, the log says how many of its submissions were ordered."""
         return not self._runtime.is_reopened or self._store is not None or self._replica.delivery.has_started
 
-    def _timeout_error(self, timeout_s: float, *, was_sent: bool) -> OrderTimeoutError:
-        what = "it is unknown whether it will be; submit it again with the same key" if was_sent else "it was not sent"
+    def _timeout_error(self, timeout_s: float, *, was_sent: bool, has_key: bool) -> OrderTimeoutError:
+        remedy = "submit it again with the same key" if has_key else "look before you repeat it"
+        what = f"it is unknown whether it will be; {remedy}" if was_sent else "it was not sent"
         text = f"{self.name}: not ordered within {timeout_s:g} s, and {what}"
         if not self._replica.policy.has_quorum(self._replica.participants.all):
             return NoMajorityError(f"{text}; {self._replica.liveness.stall_reason()}")
@@ -367,6 +370,8 @@ def _checked_mode(mode: Mode | str) -> Mode:
 def _checked_voters(mode: Mode, voters: Sequence[str]) -> tuple[str, ...]:
     if isinstance(voters, str):
         raise TypeError(f"voters is a list of names: [{voters!r}]")
+    if not all(isinstance(each, str) for each in voters):
+        raise TypeError("voters is a list of names, which are text")
     names = tuple(sorted(dict.fromkeys(voters)))
     if mode is Mode.AVAILABLE and names:
         raise ValueError('voters are for mode="safe"; in mode="available" every participant counts')
@@ -387,7 +392,11 @@ def _check_index(index: object) -> None:
 
 
 def _checked_key(key: bytes | str | None) -> bytes:
-    encoded = key.encode() if isinstance(key, str) else key or b""
-    if len(encoded) > KEY_BYTES_MAX:
-        raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes, not {len(encoded)}")
+    if key is None:
+        return b""
+    if not isinstance(key, str | bytes):
+        raise TypeError(f"a key is text or bytes, not {type(key).__name__}")
+    encoded = key.encode() if isinstance(key, str) else key
+    if not 0 < len(encoded) <= KEY_BYTES_MAX:
+        raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, not {len(encoded)}; without one, leave it out")
     return encoded

@@ -16,6 +16,7 @@ from broadloom.apps import auction
 from broadloom.apps.auction import AlteredLogError, Phase
 from broadloom.apps.auction.log_file import read_log, verifier, write_log
 from broadloom.apps.auction.receipt import Receipt
+from broadloom.apps.auction.room import _parse_number
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.errors import ConnectError, NotPermittedError
@@ -97,6 +98,16 @@ def test_copied_bid_counts_once_also_if_it_was_refused_before() -> None:
     assert len(ledger.add(bid)) == 1
     assert ledger.add(bid) == []
     assert [each.amount for each in ledger.sale("lot-1").bids.values()] == [Decimal(30)]
+
+
+@pytest.mark.parametrize("levels", [40, 100_000])
+def test_statement_and_answer_that_are_nested_too_deeply_are_refused(levels: int) -> None:
+    deep = b"[" * levels + b"]" * levels
+    valid = Statement(action=Action.WITHDRAW, id="ab" * 16, at_ms=AT_MS, lot="lot-1").encode()
+    with pytest.raises(ValueError, match=r"nested|recursion"):
+        Statement.decode(valid[:-1] + b',"terms":{"x":%s}}' % deep)
+    with pytest.raises(ValueError, match="not a number"):
+        _parse_number(deep)
 
 
 def test_sealed_bid_is_unreadable_before_the_reveal() -> None:

@@ -27,6 +27,12 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
         await seller.open_lot(lot("english"))
         receipt = await anna.bid("lot-1", "10.50")
         assert (receipt.bidder, receipt.amount, receipt.lot) == ("anna", "10.50", "lot-1")
+        for number in (1, 10**9):
+            with pytest.raises(auction.InvalidError, match=f"entry {number} of .* is not an accepted bid"):
+                await anna.receipt(number)
+        for wrong, kind in ((0, ValueError), (-1, ValueError), ("x", TypeError), (None, TypeError)):
+            with pytest.raises(kind, match="number"):
+                await anna.receipt(wrong)  # type: ignore[arg-type]
         with pytest.raises(auction.TooLowError, match=r"bid at least 15\.50"):
             await ben.bid("lot-1", 11)
         await saleroom.hurry(ben, auction.Going)
@@ -42,7 +48,8 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
         anna.export(tmp_path / "anna.log")
         ben.export(tmp_path / "ben.log")
         ledgers = [
-            auction.read_log(tmp_path / name, saleroom.authority.certificate)[0] for name in ("anna.log", "ben.log")
+            auction.read_log(str(tmp_path / name), saleroom.authority.certificate)[0]
+            for name in ("anna.log", "ben.log")
         ]
         assert [each.results() for each in ledgers] == [{"lot-1": ("ben", Decimal("15.50"))}] * 2
         receipt.check(ledgers[1])
@@ -88,7 +95,7 @@ async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_withou
         await eventually(lambda: "late" in anna.sales)
         assert not anna.stalled
         next(each for each in notaries if each is not auctioneer).channel.abort()
-        with pytest.raises(OrderTimeoutError):
+        with pytest.raises(OrderTimeoutError, match="look before you repeat it"):
             await anna.bid("late", 10, timeout_s=2.0)
         await eventually(lambda: anna.stalled == "1 of 3 notaries are here, and 2 are needed")
         assert not anna.sales["late"].bids
@@ -196,6 +203,8 @@ async def test_time_for_a_bid_includes_the_wait_for_the_list(tmp_path: Path, mon
         anna = await saleroom.open("anna")
         with pytest.raises(OrderTimeoutError, match=r"no auctioneer answered within 0\.3 s.*The bid was not sent"):
             await anna.bid("lot-1", 10, timeout_s=0.3)
+        with pytest.raises(auction.NoReceiptError, match=r"no auctioneer answered within 0\.1 s"):
+            await anna.receipt(1, timeout_s=0.1)
         loop = asyncio.get_running_loop()
 
         async def wait_until_current(_timeout_s: float) -> None:

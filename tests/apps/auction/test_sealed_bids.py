@@ -32,6 +32,13 @@ def test_bids_that_are_added_at_the_same_time_are_all_kept(tmp_path: Path) -> No
     assert all(kept.get(f"bid-{number}") == BID for number in range(len(programs)))
 
 
+def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "anna.bids"
+    with pytest.raises(FileNotFoundError) as caught:
+        SealedBids(path).add("first", BID)
+    assert caught.value.filename == str(path)
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"first": 5}', '{"first": {"amount": "x", "salt": ""}}'])
 def test_file_of_something_else_is_not_overwritten(text: str, tmp_path: Path) -> None:
     path = tmp_path / "anna.bids"

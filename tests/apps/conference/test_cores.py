@@ -96,6 +96,7 @@ def test_actions_that_are_not_permitted_change_nothing() -> None:
         (BEN, HandOver(BEN)),
         (ANNA, HandOver(CARLA)),
         (BEN, TakeBack()),
+        (BEN, ReleaseFloor()),
         (BEN, ReportGone(ANNA, 1)),
         (CARLA, ClosePoll("2-3")),
         (ANNA, Vote("2-3", 2)),

@@ -108,6 +108,46 @@ async def test_canceled_wait_for_the_floor_leaves_the_queue() -> None:
         await eventually(lambda: not anna.state.floor.queue)
 
 
+async def test_tasks_of_one_program_lead_one_after_the_other() -> None:
+    async with meeting_of("Anna", "Ben") as (anna, ben):
+        inside: list[int] = []
+
+        async def lead(number: int) -> None:
+            async with anna.floor(timeout_s=TIMEOUT_S):
+                inside.append(number)
+                await anna.annotate("rib-4", "I lead.")
+                assert (inside[-1], anna.is_leader) == (number, True)
+
+        await asyncio.gather(*map(lead, range(3)))
+        assert inside == [0, 1, 2]
+        async with anna.floor(timeout_s=TIMEOUT_S):
+            with pytest.raises(FloorTimeoutError, match="this program has it already"):
+                async with anna.floor(timeout_s=0.05):
+                    pass
+            assert anna.is_leader, "the wait that ended has not given the floor back"
+        await eventually(lambda: ben.leader is None)
+
+
+async def test_lists_that_are_one_text_or_have_equal_options_are_refused() -> None:
+    async with meeting_of("Anna") as (anna,):
+        for wrong in ("yes", [1, 2]):
+            with pytest.raises(TypeError, match="options must be a list of strings"):
+                await anna.open_poll("Release it?", wrong)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="items must be a list of strings"):
+                await anna.set_agenda(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="all of them different"):
+            await anna.open_poll("Release it?", ["yes", "no", "yes"])
+        assert not anna.state.polls
+        assert not anna.state.agenda
+
+
+@pytest.mark.parametrize("wrong", [(1.0, 2.0, float("nan")), (1.0, 2.0), (1.0, 2.0, 1e12), "abc", 7, (1, 2, 10**400)])
+async def test_invalid_point_is_named_in_the_error(wrong: Any) -> None:
+    async with meeting_of("Anna") as (anna,):
+        with pytest.raises(ValueError, match="a point has three numbers between -1e\\+12 and 1e\\+12, not"):
+            await anna.point(wrong)
+
+
 async def test_meeting_whose_reader_has_failed_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async with meeting_of("Anna") as (anna,):
 

@@ -64,6 +64,7 @@ class SimGame:
     def __init__(self, node: SimNode, game: Game, name: str, wanted: str, kept_count: int = 4096) -> None:
         self.node = node
         self.order = _Order(node, self, 2 * kept_count) if game.order is GameOrder.AGREED else None
+        self.other_game = ""
         self.changes: list[Change] = []
         self.settled: dict[int, str] = {}
         self.inputs: list[tuple[str, Any]] = []
@@ -118,6 +119,10 @@ class SimGame:
     def sequencer(self) -> int | None:
         log = self.order.replica.log if self.order is not None else None
         return log.epoch.sequencer if log is not None and log.lineage else None
+
+    def on_other_game(self, identity: str) -> None:
+        self.other_game = identity
+        self.participant.close()
 
     def emit(self, change: Change) -> None:
         self.changes.append(change)

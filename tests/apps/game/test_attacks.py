@@ -10,8 +10,11 @@ import pytest
 
 from broadloom.apps.game.entry import ENTRY_BYTES_MAX, NUMBER_MAX, Entry, Kind, decode_entry, to_json
 from broadloom.apps.game.timeline import Timeline
+from broadloom.apps.nesting import NESTING_MAX
 from tests.apps.game.histories import History
 from tests.apps.game.sim_runtime import FreeRelay, SimGame
+
+GAME = "relay/3"
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def next_entry(victim: SimGame, of: SimGame, **changed: Any) -> Entry:
 
 def send_window(victim: SimGame, sender: SimGame, *entries: Entry) -> None:
     window = [[each.author, *each.fields()] for each in entries]
-    victim.participant.on_message(sender.peer_id, to_json({"window": window}))
+    victim.participant.on_message(sender.peer_id, to_json({"window": window, "game": GAME}))
 
 
 def has(victim: SimGame, entry: Entry) -> bool:
@@ -68,12 +71,23 @@ def test_time_in_the_far_future_does_not_end_the_game(history: History, is_windo
     if is_window:
         send_window(anna, dora, entry)
     else:
-        anna.participant.on_message(dora.peer_id, to_json({"entry": entry.fields()}))
+        anna.participant.on_message(dora.peer_id, to_json({"entry": entry.fields(), "game": GAME}))
     assert not has(anna, entry)
     sent = anna.participant.new_entry(Kind.ACT, "runner 1", "run")
     anna.participant.submit(sent)
     history.sim.run_for(2.0)
     assert has(ben, sent) or anna.settled[sent.number]
+
+
+def test_messages_of_another_game_are_ignored(history: History) -> None:
+    anna, dora = program(history, "Anna"), program(history, "Dora")
+    entry = next_entry(anna, dora)
+    for other in ({}, {"game": "relay/2"}, {"game": 3}):
+        anna.participant.on_message(dora.peer_id, to_json({"entry": entry.fields(), **other}))
+    assert not has(anna, entry)
+    assert anna.participant.on_request(to_json({"fetch": "relay/2"})) is None
+    anna.participant.on_message(dora.peer_id, to_json({"entry": entry.fields(), "game": GAME}))
+    assert has(anna, entry)
 
 
 def test_snapshot_in_the_far_future_is_refused(history: History) -> None:
@@ -92,11 +106,18 @@ def test_author_cannot_act_before_its_own_last_action(history: History, is_windo
     if is_window:
         send_window(anna, ben, entry)
     else:
-        anna.participant.on_message(ben.peer_id, to_json({"entry": entry.fields()}))
+        anna.participant.on_message(ben.peer_id, to_json({"entry": entry.fields(), "game": GAME}))
     assert not has(anna, entry)
     later = next_entry(anna, ben, time=last + 1)
-    anna.participant.on_message(ben.peer_id, to_json({"entry": later.fields()}))
+    anna.participant.on_message(ben.peer_id, to_json({"entry": later.fields(), "game": GAME}))
     assert has(anna, later)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -107,10 +128,22 @@ def test_author_cannot_act_before_its_own_last_action(history: History, is_windo
         ("run", {"x": float("nan")}),
         ("run", {"x": "\ud800"}),
         ("run", {"x": {"deep": "\ud800"}}),
+        ("run", {"x": nested(NESTING_MAX)}),
+        ("run", {"x": nested(2000)}),
         ("\ud800", {}),
         ("x" * 300, {}),
     ],
-    ids=["large", "not JSON", "nan", "surrogate", "nested surrogate", "surrogate name", "long name"],
+    ids=[
+        "large",
+        "not JSON",
+        "nan",
+        "surrogate",
+        "nested surrogate",
+        "deep",
+        "very deep",
+        "surrogate name",
+        "long name",
+    ],
 )
 def test_action_that_cannot_be_sent_does_not_cut_its_player_off(
     history: History, name: str, values: dict[str, Any]
@@ -130,18 +163,32 @@ def test_player_applies_the_values_that_the_others_get(history: History) -> None
     assert entry.values == {"x": [1, {"2": 3}]}
 
 
+@pytest.mark.parametrize("levels", [NESTING_MAX, 400], ids=["just too deep", "much too deep"])
+def test_action_that_is_nested_too_deeply_has_no_effect_at_any_member(history: History, levels: int) -> None:
+    anna, dora = program(history, "Anna"), program(history, "Dora")
+    sent = replace(next_entry(anna, dora), values={"x": nested(levels)})
+    anna.participant.on_message(dora.peer_id, to_json({"entry": sent.fields(), "game": GAME}))
+    send_window(anna, dora, sent)
+    assert not has(anna, sent)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode_entry(dora.peer_id, to_json(sent.fields()))  # as in agreed order
+    deepest = replace(sent, values={"x": nested(NESTING_MAX - 1)})
+    anna.participant.on_message(dora.peer_id, to_json({"entry": deepest.fields(), "game": GAME}))
+    assert has(anna, deepest)
+
+
 LARGE = {"x": "y" * ENTRY_BYTES_MAX}
 
 
 def test_member_cannot_send_an_action_that_is_too_large(history: History) -> None:
     anna, dora = program(history, "Anna"), program(history, "Dora")
     sent = replace(next_entry(anna, dora), values=LARGE)
-    for message in ({"entry": sent.fields()}, {"digest": 0, "entry": sent.fields()}):
+    for message in ({"entry": sent.fields(), "game": GAME}, {"digest": 0, "entry": sent.fields(), "game": GAME}):
         anna.participant.on_message(dora.peer_id, to_json(message))
     send_window(anna, dora, sent)
     assert not has(anna, sent)
     anna.participant.is_ready = False
-    anna.participant.on_message(dora.peer_id, to_json({"digest": 0, "entry": sent.fields()}))
+    anna.participant.on_message(dora.peer_id, to_json({"digest": 0, "entry": sent.fields(), "game": GAME}))
     assert not anna.participant._waiting
     snapshot = anna.participant.timeline.snapshot()
     with pytest.raises(ValueError, match="at most 16,384 bytes"):
@@ -161,7 +208,7 @@ def test_largest_action_that_can_be_sent_is_received(history: History) -> None:
     size = ENTRY_BYTES_MAX - len(next_entry(ben, anna).encode())
     sent = replace(next_entry(ben, anna), values={"x": "forged" + "y" * size})
     assert len(sent.encode()) == ENTRY_BYTES_MAX
-    ben.participant.on_message(anna.peer_id, to_json({"entry": sent.fields()}))
+    ben.participant.on_message(anna.peer_id, to_json({"entry": sent.fields(), "game": GAME}))
     assert has(ben, sent)
     Timeline(FreeRelay(), "").restore(ben.participant.timeline.snapshot())
 
@@ -183,7 +230,7 @@ def test_malformed_digest_is_ignored(is_free: bool, monkeypatch: pytest.MonkeyPa
     fetched: list[str] = []
     monkeypatch.setattr(anna.participant, "fetch", fetched.append)
     for digest in DIGESTS:
-        anna.participant.on_message(lead, to_json({"digest": digest}))
+        anna.participant.on_message(lead, to_json({"digest": digest, "game": GAME}))
     assert not fetched
 
 

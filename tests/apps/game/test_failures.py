@@ -13,10 +13,11 @@ from broadloom.apps import game
 from broadloom.apps.game import Chance, IllegalActionError, Phase
 from broadloom.apps.game.entry import Entry, Kind, decode_entry
 from broadloom.apps.game.games.chain import Chain
-from broadloom.apps.game.table import Table
+from broadloom.apps.game.table import STATE_NESTING_MAX, Table
 from broadloom.channel.layer import Layer
 from broadloom.errors import NoMajorityError, NotConnectedError
 from tests.apps.game.sim_runtime import FreeRelay, Relay
+from tests.apps.game.test_attacks import nested
 from tests.apps.game.test_play import OPTIONS, Arena
 from tests.channel.joined import unique_name
 from tests.support import TIMEOUT_S, eventually
@@ -161,6 +162,15 @@ async def test_name_that_cannot_be_sent_is_refused() -> None:
         for name in ("\ud800", "x" * 300):
             with pytest.raises(ValueError, match="the name of a player"):
                 await play.arrived(name=name)
+        with pytest.raises(game.GameError, match="a player needs a name"):
+            await play.arrived(name="  ")
+    with pytest.raises(ValueError, match="a player needs a name"):
+        game.join(unique_name(), of=Chain(2), name="  ")
+
+
+def test_class_of_a_game_is_not_a_game() -> None:
+    with pytest.raises(TypeError, match=r"such as Chain\(players=2\)"):
+        game.join(unique_name(), of=Chain, name="Anna")  # type: ignore[arg-type]
 
 
 def test_game_that_cannot_begin_is_refused_like_an_illegal_action() -> None:
@@ -171,6 +181,28 @@ def test_game_that_cannot_begin_is_refused_like_an_illegal_action() -> None:
     table = Table.new(Broken()).apply(Broken(), Entry(1, 1, Kind.SIT, "runner 1", "Ann"), "")
     with pytest.raises(IllegalActionError, match="cannot begin"):
         table.apply(Broken(), Entry(1, 2, Kind.START), "")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *({"x": object()}, {"x": float("nan")}, {"x": "\ud800"}, None, {"x": nested(STATE_NESTING_MAX)}),
+        *({"x": {1: "a", "b": 2}}, {"x": (1, 2)}),
+    ],
+    ids=["object", "nan", "surrogate", "none", "deep", "key", "tuple"],
+)
+def test_action_whose_state_is_not_json_is_illegal_at_all_players(state: game.State) -> None:
+    class Broken(FreeRelay):
+        def apply(self, state: game.State, action: game.Action, by: str, chance: Chance) -> game.State:
+            return states[0]
+
+    states, made = [state], Broken()
+    table = Table.new(made).apply(made, Entry(1, 1, Kind.SIT, "runner 1", "Ann"), "")
+    table = table.apply(made, Entry(1, 2, Kind.START), "")
+    with pytest.raises(IllegalActionError, match="Relay cannot apply 'run'"):
+        table.apply(made, Entry(1, 3, Kind.ACT, "runner 1", "run"), "")
+    states[0] = {**table.state, "x": 1}
+    assert table.apply(made, Entry(1, 3, Kind.ACT, "runner 1", "run"), "").state["x"] == 1
 
 
 def test_player_cannot_choose_its_dice_by_the_number_of_its_action() -> None:

@@ -10,7 +10,9 @@ from broadloom.apps.game.entry import Entry
 from broadloom.apps.game.participant import Participant
 from broadloom.apps.game.stand_ins import StandIns
 from broadloom.apps.game.timeline import Timeline
-from tests.apps.game.histories import History, run_seed
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from tests.apps.game.histories import NAMES, History, run_seed
+from tests.apps.game.sim_runtime import FreeRelay, Relay, SimGame
 from tests.histories import problem_of
 
 BATCHES = [range(first, first + 5) for first in range(1, 201, 5)]
@@ -45,6 +47,34 @@ def test_both_sides_of_a_partition_play_on_and_agree_when_they_meet(is_free: boo
     history.run_for(5.0)
     history.check()
     assert bool(history.counts["Rewound"]) is not is_free
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+def test_programs_that_start_different_games_at_the_same_moment_go_on_with_one(is_free: bool) -> None:
+    for seed in range(1, 21):
+        check_different_games(seed, FreeRelay if is_free else Relay)
+
+
+def check_different_games(seed: int, relay: type[Relay]) -> None:
+    """Two games of two programs each. The program with the smallest id decides which one is played."""
+    sim = Simulation(seed, SimulationSettings(roster=True))
+    nodes = [sim.add_peer() for _ in range(4)]
+    assert sim.run_until(lambda: all(each.is_connected for each in nodes), 60.0)
+    programs = []
+    for number, node in enumerate(nodes):
+        game = relay()
+        game.roles = {"runner": 2 + number % 2}
+        programs.append(SimGame(node, game, NAMES[number], ""))
+        sim.run_for(sim.random.choice((0.0, 0.01, 0.2)))
+    sim.run_for(10.0)
+    first = min(programs, key=lambda each: each.peer_id).participant.identity
+    for program in programs:
+        assert program.other_game == (first if program.participant.identity != first else ""), f"seed {seed}"
+    game = relay()
+    game.roles = {"runner": 5}
+    late = SimGame(sim.add_peer(), game, NAMES[4], "")
+    assert sim.run_until(lambda: bool(late.other_game), 10.0)
+    assert late.other_game == first
 
 
 @pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])

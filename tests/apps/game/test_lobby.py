@@ -72,6 +72,14 @@ async def test_owner_cannot_replace_or_remove_the_game_of_another() -> None:
         assert not other.is_ambiguous("board-2")
 
 
+async def test_game_is_not_replaced_by_a_different_one_in_a_lobby_without_tickets() -> None:
+    async with opened() as lobby:
+        first = await lobby.register("board-1", "gems", 2)
+        with pytest.raises(GameError, match="registered already, as gems for 2 players"):
+            await lobby.register("board-1", "gems", 3)
+        assert lobby.games == [first] == [await lobby.register("board-1", "gems", 2)]
+
+
 async def test_name_of_two_games_is_ambiguous_for_old_members_and_for_newcomers() -> None:
     async with owned_channel(3) as owned, AsyncExitStack() as stack:
         later, first, newcomer = owned.members

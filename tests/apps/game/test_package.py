@@ -57,7 +57,7 @@ def written(path: Path, text: str = PROGRAM) -> Path:
 async def test_program_is_published_and_downloaded_without_being_run(tmp_path: Path) -> None:
     program, picture = written(tmp_path / "count.py"), written(tmp_path / "count.svg", "<svg/>")
     async with opened() as lobby:
-        published = await lobby.publish(program, picture)
+        published = await lobby.publish(str(program), str(picture))
         listing = await lobby.register("board-1", "count", 2)
         assert listing.program == published.sha256
         (tmp_path / "ran").unlink()
@@ -67,7 +67,7 @@ async def test_program_is_published_and_downloaded_without_being_run(tmp_path: P
         assert not (tmp_path / "ran").exists()
         with pytest.raises(NoGameError, match="load its program"):
             listing.make_game()
-        load_program(written(tmp_path / "downloaded.py", found.program))
+        load_program(str(written(tmp_path / "downloaded.py", found.program)))
         assert listing.make_game().seats() == ["player 1", "player 2"]
         load_program(written(tmp_path / "changed.py", f"{found.program}\n# changed"))
         with pytest.raises(NoGameError, match="another version"):

@@ -77,6 +77,19 @@ async def test_late_joiner_has_the_state_of_the_others() -> None:
                 await spectator.do("place", x=0, y=0)
 
 
+@pytest.mark.parametrize("kind", [Chain, Gems])
+async def test_game_for_another_number_of_players_is_refused_on_the_same_channel(
+    kind: type[Chain] | type[Gems],
+) -> None:
+    async with playing(kind, "Anna", "Ben") as plays:
+        await eventually(lambda: all(not each.table.open_roles() for each in plays), "both are here")
+        with pytest.raises(game.GameError, match=f"{kind.name} for 2 players is played here, not {kind.name} for 4"):
+            async with game.join(plays[0].channel.name, of=kind(4), name="Dan", **OPTIONS):
+                pass
+        assert {seat.name for seat in plays[0].table.seats.values()} == {"Anna", "Ben"}
+        assert not any(each.is_ended for each in plays)
+
+
 async def test_role_that_is_taken_is_refused() -> None:
     async with playing(Chain, "Anna", "Ben") as plays:
         with pytest.raises(game.RoleTakenError, match="taken: red: Anna"):
@@ -215,6 +228,16 @@ async def test_player_tells_one_or_more_others_something_that_the_rest_does_not_
         assert not any(isinstance(each, game.Said) for each in iter(dan.receive_nowait, None))
 
 
+@pytest.mark.parametrize("to", ["Anna", "red", ["Anna", "Ben"]], ids=["name", "role", "list"])
+async def test_message_to_oneself_is_delivered(to: str | list[str]) -> None:
+    async with playing(Chain, "Anna", "Ben") as [anna, ben]:
+        await eventually(lambda: not anna.table.open_roles(), "all are here")
+        await anna.tell(to, "think")
+        assert await heard(anna) == ("Anna", "think")
+        if "Ben" in to:
+            assert await heard(ben) == ("Anna", "think")
+
+
 async def test_message_reaches_the_others_although_one_is_gone() -> None:
     async with playing(lambda _: Chain(3), "Anna", "Ben", "Carla") as [anna, ben, carla]:
         await eventually(lambda: not anna.table.open_roles(), "all are here")
@@ -247,7 +270,7 @@ async def test_latest_round_is_replayed_action_by_action() -> None:
 async def test_game_log_of_any_player_replays_to_the_same_state(kind: type[Chain] | type[Gems], tmp_path: Path) -> None:
     channel = unique_name()
     async with (
-        game.join(channel, of=kind(2), name="Anna", log_file=tmp_path / "Anna", **OPTIONS) as anna,
+        game.join(channel, of=kind(2), name="Anna", log_file=str(tmp_path / "Anna"), **OPTIONS) as anna,
         game.join(channel, of=kind(2), name="Ben", log_file=tmp_path / "Ben", **OPTIONS) as ben,
     ):
         await eventually(lambda: ben.table.phase is game.Phase.RUNNING, "the game starts")
@@ -263,5 +286,5 @@ async def test_game_log_of_any_player_replays_to_the_same_state(kind: type[Chain
     for name in ("Anna", "Ben"):
         *_, before, last = game.replay(tmp_path / name)
         assert last.recorded_hash == last.timeline.tip.hash() == before.timeline.tip.hash()
-    *_, last = game.replay(tmp_path / "Ben")
+    *_, last = game.replay(str(tmp_path / "Ben"))
     assert last.timeline.tip.hash() in hashes

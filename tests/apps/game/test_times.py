@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.apps.game import Acted, Action, Chance, Game, Phase, State
+from broadloom.apps.game import Acted, Action, Back, Chance, Game, Phase, State, StoodIn
 from tests.apps.game.histories import History
 from tests.apps.game.sim_runtime import FreeRelay, Relay, SimGame
 
@@ -66,6 +66,24 @@ def test_player_that_is_back_at_once_after_a_crash_has_its_role_when_the_roster_
     assert history.sim.run_until(lambda: back.participant.role == "runner 1" or back.participant.has_namesake, 10.0)
     assert not back.participant.has_namesake
     assert former.peer_id not in (back.members() or [])
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", SEEDS)
+def test_player_that_was_frozen_keeps_its_role_once_it_is_back(seed: int, is_free: bool) -> None:
+    """It acts before the rosters of the others list it again."""
+    history = History(seed, is_free=is_free)
+    history.run_for(4.0)
+    player = player_of(history, "runner 1")
+    others = [each for each in history.alive if each is not player]
+    player.node.pause()
+    history.run_for(13.0)
+    before = [len(each.changes) for each in others]
+    player.node.resume()
+    history.run_for(10.0)
+    for program, first in zip(others, before, strict=True):
+        changes = [type(each) for each in program.changes[first:] if getattr(each, "role", None) == "runner 1"]
+        assert StoodIn not in changes[changes.index(Back) :]
 
 
 @ORDERS

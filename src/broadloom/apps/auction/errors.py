@@ -28,7 +28,7 @@ class InvalidError(AuctionError):
 
 
 class NoReceiptError(AuctionError):
-    """The bid is in the list, but no auctioneer has answered with a receipt in time."""
+    """No notary has answered with a receipt in time. After `bid`, the bid counts."""
 
 
 class AlteredLogError(AuctionError):

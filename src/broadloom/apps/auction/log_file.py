@@ -6,6 +6,7 @@ with its author's signature. Nothing in it has to be trusted but the authority.
 
 import base64
 import json
+import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +66,7 @@ def entry_line(number: int, data: bytes) -> str:
 
 
 def read_log(
-    path: Path,
+    path: str | os.PathLike[str],
     authority: x509.Certificate | None = None,
     notaries: int | Sequence[str] = 3,
     *,
@@ -76,7 +77,7 @@ def read_log(
     the log is not what the auctioneers have signed, or not of this authority or these notaries, `AuctionError` if a
     tape does not have all of it, and `OSError`."""
     names = notary_names(notaries)
-    lines = _lines(path, number)
+    lines = _lines(Path(path), number)
     try:
         _, head = next(lines)
         auction, found_names = head["auction"], tuple(head["notaries"])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from broadloom.apps.auction.errors import AlteredLogError, AuctionError
+from broadloom.apps.auction.errors import AlteredLogError, InvalidError
 from broadloom.apps.auction.ledger import Ledger
 from broadloom.apps.auction.lot import amount_text
 from broadloom.apps.auction.statements import Action, Signer
@@ -35,10 +35,8 @@ class Receipt:
 
     @classmethod
     def of(cls, ledger: Ledger, number: int, signer: Signer, at_ms: int) -> "Receipt":
-        """Raises `AuctionError` if there is no accepted bid with this number."""
-        bid = _bid_at(ledger, number)
-        if bid is None:
-            raise AuctionError(f"entry {number} is not an accepted bid")
+        """Raises `InvalidError` if there is no accepted bid with this number."""
+        bid = checked_bid(ledger, number)
         receipt = cls(
             auction=ledger.auction,
             number=number,
@@ -91,7 +89,7 @@ class Receipt:
             if not all(isinstance(values[name], kind) for name, kind in kinds.items()):
                 raise ValueError("not a receipt")
             return cls(**values)
-        except (AttributeError, KeyError, TypeError, RecursionError, UnicodeDecodeError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             raise ValueError("not a receipt") from None
 
 
@@ -99,6 +97,14 @@ class _ReceiptFields(NamedTuple):
     lot: str
     bidder: str
     amount: str
+
+
+def checked_bid(ledger: Ledger, number: int) -> _ReceiptFields:
+    """Raises `InvalidError` if this entry is not an accepted bid."""
+    bid = _bid_at(ledger, number)
+    if bid is None:
+        raise InvalidError(f"entry {number} of {ledger.auction} is not an accepted bid")
+    return bid
 
 
 def _bid_at(ledger: Ledger, number: int) -> _ReceiptFields | None:

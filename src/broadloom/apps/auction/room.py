@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,13 @@ from broadloom.apps.auction.errors import AuctionError, NoReceiptError, NotQuali
 from broadloom.apps.auction.ledger import ENTRIES_KEPT, Ledger, Outcome, notary_names
 from broadloom.apps.auction.log_file import entry_line, head_line, verifier, write_log
 from broadloom.apps.auction.lot import Lot, amount_text, parse_amount
-from broadloom.apps.auction.receipt import Receipt
+from broadloom.apps.auction.receipt import Receipt, checked_bid
 from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
 from broadloom.apps.auction.statements import Action, Statement, signed
 from broadloom.apps.session import AppSession, joined
+from broadloom.channel.arguments import check_count
 from broadloom.errors import (
     BroadloomError,
     NotPermittedError,
@@ -264,7 +265,16 @@ class Room(AppSession[AuctionEntry]):
         return max(LEFT_MIN_S, deadline_s - self._loop.time())
 
     async def receipt(self, number: int, *, timeout_s: float = TIMEOUT_S) -> Receipt:
-        """The receipt for an accepted bid. Any notary signs it, because the list is final."""
+        """The receipt for an accepted bid. Any notary signs it, because the list is final. Raises `InvalidError` if
+        this entry is not one, and `NoReceiptError`."""
+        check_count("number", number)
+        deadline_s = self._loop.time() + timeout_s
+        if number > self.ledger.number:  # we may have joined a moment ago
+            try:
+                await self.wait_until_current(timeout_s)
+            except TimeoutError as problem:
+                raise NoReceiptError(str(problem)) from None
+        checked_bid(self.ledger, number)
 
         def parse(data: bytes) -> Receipt:
             receipt = Receipt.decode(data)
@@ -274,7 +284,7 @@ class Room(AppSession[AuctionEntry]):
             return receipt
 
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(deadline_s):
                 while (receipt := await self._ask_each({"ask": "receipt", "number": number}, parse)) is None:
                     pass
                 return receipt
@@ -407,7 +417,8 @@ def join(
 
 
 def _parse_number(data: bytes) -> int:
-    match json.loads(data):
-        case {"number": int(number)}:
-            return number
+    with suppress(RecursionError):
+        match json.loads(data):
+            case {"number": int(number)}:
+                return number
     raise ValueError("not a number")

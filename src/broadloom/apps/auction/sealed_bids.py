@@ -77,7 +77,12 @@ class SealedBids:
 def _locked(path: Path) -> Iterator[None]:
     """The lock is on a file of its own, because the file itself is replaced."""
     name = path.with_name(f".{path.name}.lock")
-    with os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT, MODE), "r+b") as file:
+    try:
+        opened = os.open(name, os.O_RDWR | os.O_CREAT, MODE)
+    except OSError as problem:
+        problem.filename = str(path)  # the one that the user has named
+        raise
+    with os.fdopen(opened, "r+b") as file:
         deadline_s = time.monotonic() + LOCK_S
         while not lock(file):
             if time.monotonic() > deadline_s:

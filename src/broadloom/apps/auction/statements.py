@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
 from broadloom.apps.auction.lot import amount_text, check_id, parse_amount
+from broadloom.apps.nesting import is_too_deep
 
 VERSION = b"A1"
 SIGNATURE_BYTES = 64
@@ -84,6 +85,8 @@ class Statement:
                 raise ValueError(f"{name} must be a whole number")
         if not isinstance(self.terms, Mapping):
             raise ValueError("terms must be a table")
+        if is_too_deep(self.terms):
+            raise ValueError("terms must not be nested deeply")
 
     def encode(self) -> bytes:
         values: dict[str, Any] = {}

@@ -5,7 +5,6 @@ ignore that alike. Each has a number, counted by its author: author and number a
 """
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, get_type_hints
@@ -17,6 +16,8 @@ LIST_MAX = 20
 ACTION_BYTES_MAX = 16_384
 NUMBER_MAX = 1e300
 """Of a value of a result; larger integers cannot be shown by every program."""
+
+COORDINATE_MAX = 1e12
 
 Point = tuple[float, float, float]
 """In the coordinates of the model."""
@@ -258,11 +259,11 @@ def point(value: Any) -> Point:
     """Raises `ValueError` if these are not three finite numbers."""
     try:
         x, y, z = (float(each) for each in value)
-    except OverflowError:
-        raise ValueError(value) from None
-    if not all(math.isfinite(each) and abs(each) < 1e12 for each in (x, y, z)):
-        raise ValueError(value)
-    return x, y, z
+        if all(abs(each) < COORDINATE_MAX for each in (x, y, z)):  # NaN is not
+            return x, y, z
+    except (OverflowError, TypeError, ValueError):
+        pass
+    raise ValueError(f"a point has three numbers between {-COORDINATE_MAX:g} and {COORDINATE_MAX:g}, not {value!r}")
 
 
 _CHECKS: dict[Any, Callable[[Any], Any]] = {

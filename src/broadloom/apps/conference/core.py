@@ -46,6 +46,8 @@ class Done(NamedTuple):
     author: int
     sent: SentAction
     is_permitted: bool
+    was_leader: bool
+    """The author had the floor before."""
 
 
 class Duties(NamedTuple):
@@ -102,11 +104,12 @@ class MeetingCore:
         self._entries.append((entry.index, entry.author, sent))
         if entry.author == self.me:
             self._giving_away.pop(sent.number, None)
+        was_leader = self.state.floor.holder == entry.author
         is_permitted = self.state.apply(entry.author, sent)
         if isinstance(sent.action, ReportGone) and is_permitted:
             self._held_until = now + HOLD_S
         self._heard_at[entry.author] = now
-        return Done(entry.author, sent, is_permitted)
+        return Done(entry.author, sent, is_permitted, was_leader)
 
     def on_rewound(self, rewound: Rewound, now: float) -> None:
         """Our own revoked actions are ordered again."""

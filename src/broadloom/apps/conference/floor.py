@@ -25,10 +25,13 @@ class Floor:
         if self.holder is None:
             self._pass_on()
 
-    def release(self, author: int) -> None:
+    def release(self, author: int) -> bool:
+        """Returns whether the author had the floor, or waited for it."""
+        has_part = author == self.holder or author in self.queue
         self.queue.pop(author, None)
         if author == self.holder:
             self._pass_on()
+        return has_part
 
     def leave(self, author: int) -> None:
         """As `release`; and a lender that has left cannot take the floor back."""

@@ -75,6 +75,8 @@ class Meeting(Participation):
         self._shown: live.LiveView | None = None
         """What this program has shown as the leader, and not ordered yet."""
         self._rest_timer: asyncio.TimerHandle | None = None
+        self._floor_lock = asyncio.Lock()
+        """Held by the task of this program that is in `floor`: the floor is that of the program."""
 
     def _on_end(self) -> None:
         if self._rest_timer is not None:
@@ -138,27 +140,45 @@ class Meeting(Participation):
 
     @asynccontextmanager
     async def floor(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[Self]:
-        """Lead while the block runs. Raises `FloorTimeoutError`."""
+        """Lead while the block runs; other tasks of this program wait. Do not nest it. Raises
+        `FloorTimeoutError`."""
+        deadline = self.now() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(deadline):
+                await self._floor_lock.acquire()
+        except TimeoutError:
+            raise self._no_floor(timeout_s) from None
+        try:
+            try:
+                await self._get_floor(deadline)
+            except (TimeoutError, OrderTimeoutError):
+                raise self._no_floor(timeout_s) from None
+            try:
+                yield self
+            finally:
+                if not self.is_ended and self.leader == self.me:
+                    await self.release_floor()
+        finally:
+            self._floor_lock.release()
+
+    async def _get_floor(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
                 await self.request_floor()
                 await self._wait_until(lambda: self.is_leader)
-        except BaseException as problem:
-            reason = (
-                f"{self.name_of(self.leader)} has it. Wait longer, or raise your hand"
-                if self.leader is not None
-                else "the order does not answer. Try again later"
-            )
+        except BaseException:
             if not self.is_ended:  # otherwise this program would lead later, without knowing it
                 self._start_best_effort(self._do, ReleaseFloor())
-            if isinstance(problem, TimeoutError | OrderTimeoutError):
-                raise FloorTimeoutError(f"no floor within {timeout_s:g} s: {reason}") from None
             raise
-        try:
-            yield self
-        finally:
-            if not self.is_ended and self.leader == self.me:
-                await self.release_floor()
+
+    def _no_floor(self, timeout_s: float) -> FloorTimeoutError:
+        if self.leader is None:
+            reason = "the order does not answer. Try again later"
+        elif self.leader == self.me:
+            reason = "this program has it already, in another task or an enclosing block"
+        else:
+            reason = f"{self.name_of(self.leader)} has it. Wait longer, or raise your hand"
+        return FloorTimeoutError(f"no floor within {timeout_s:g} s: {reason}")
 
     # -- views and pointers
 
@@ -244,9 +264,10 @@ class Meeting(Participation):
         return await self._do(Publish(kind, part, dict(values)))
 
     async def open_poll(self, question: str, options: Sequence[str]) -> str:
-        if len(options) < 2:
-            raise ValueError("a poll needs at least two options")
-        return await self._do(OpenPoll(question, tuple(options)))
+        texts = _texts("options", options)
+        if len(texts) < 2 or len(set(texts)) < len(texts):
+            raise ValueError("a poll needs at least two options, all of them different")
+        return await self._do(OpenPoll(question, texts))
 
     async def vote(self, poll: str, option: int) -> None:
         """The number of the option, from 0. The last vote of each name counts."""
@@ -265,11 +286,19 @@ class Meeting(Participation):
         await self._do(ClosePoll(poll))
 
     async def set_agenda(self, items: Sequence[str]) -> None:
-        await self._do(SetAgenda(tuple(items)))
+        await self._do(SetAgenda(_texts("items", items)))
 
     def _check_leader(self, what: str) -> None:
         if not self.is_leader:
             raise NotLeaderError(f"only the leader can {what}: request the floor first")
+
+
+def _texts(name: str, values: Sequence[str]) -> tuple[str, ...]:
+    """A text is a sequence of texts, too, but nobody means that."""
+    texts = tuple(values)
+    if isinstance(values, str) or not all(isinstance(each, str) for each in texts):
+        raise TypeError(f"{name} must be a list of strings, not {values!r}")
+    return texts
 
 
 @accepts_connect_options

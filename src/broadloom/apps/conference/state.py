@@ -165,7 +165,7 @@ class MeetingState:
             case RequestFloor():
                 floor.request(author)
             case ReleaseFloor():
-                floor.release(author)
+                return floor.release(author)
             case HandOver(to):
                 if not is_leader or to not in self.participants or self.participants[to].left_ms is not None:
                     return False

@@ -43,7 +43,7 @@ def _describe(done: Done, meeting: Meeting) -> str | None:
         case RequestFloor():
             return "leads" if state.floor.holder == done.author else "asks for the floor"
         case ReleaseFloor():
-            return "does not lead any longer" + _next_leader(meeting)
+            return "does not lead any longer" + _next_leader(meeting) if done.was_leader else "leaves the queue"
         case HandOver(to):
             return f"hands the floor to {meeting.name_of(to)}"
         case TakeBack():

@@ -1,16 +1,18 @@
 """`Entry`: one line of a game's history, and its JSON."""
 
+import contextlib
 import json
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from broadloom.apps.nesting import NESTING_MAX, is_too_deep
+
 ENTRY_BYTES_MAX = 16 << 10
 TEXT_MAX = 200
 NUMBER_MAX = (1 << 64) - 1
-BRACKETS_MAX = 50
-"""With no more than these, values cannot be nested too deeply."""
+TOO_DEEP = f"the values of an action are nested too deeply: at most {NESTING_MAX} levels are possible"
 PLAIN_BYTES_MAX = ENTRY_BYTES_MAX // 4
 """Values of this size stay below the limit when they are encoded again: no number becomes four times as long."""
 TIME_MAX = NUMBER_MAX >> 2
@@ -75,8 +77,10 @@ def to_json(fields: Any) -> bytes:
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:
         raise ValueError("the text of an action must be valid Unicode: remove lone surrogates") from None
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise ValueError(f"the values of an action must be JSON: {problem}") from None
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"the values of an action, and of a state, must be JSON: {problem}") from None
 
 
 def _finite(text: str) -> float:
@@ -94,14 +98,22 @@ def from_json(data: bytes) -> Any:
     try:
         return _DECODER.decode(data.decode())
     except RecursionError:
-        raise ValueError("not a message of a game: too deep") from None
+        raise ValueError(TOO_DEEP) from None
+
+
+def decode_message(data: bytes) -> dict[str, Any]:
+    """Empty if it is malformed."""
+    with contextlib.suppress(ValueError):
+        if isinstance(message := from_json(data), dict):
+            return message
+    return {}
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether `to_json` can certainly encode what `from_json` has decoded, within the limit. Trying it would take
+    """Whether `to_json` can certainly encode what `from_json` has decoded, within the limits. Trying it would take
     longer: only escapes can hide text that is not valid Unicode, and only many brackets can be too deep."""
     is_small = len(data) <= PLAIN_BYTES_MAX
-    return is_small and b"\\u" not in data and data.count(b"[") + data.count(b"{") <= BRACKETS_MAX
+    return is_small and b"\\u" not in data and data.count(b"[") + data.count(b"{") <= NESTING_MAX
 
 
 def is_text(text: object) -> bool:
@@ -145,6 +157,8 @@ def entry_of(author: int, fields: Any, time: int | None = None, *, is_checked: b
         numbers = all(is_count(each) for each in (int(author), number, own_time))
         if not is_text(role) or not is_text(name) or not numbers or not isinstance(values, dict):
             raise ValueError(f"not an entry of a game: names are text of at most {TEXT_MAX} characters, values named")
+        if not is_checked and is_too_deep(values):
+            raise ValueError(TOO_DEEP)
         if not is_checked and len(to_json(values)) > ENTRY_BYTES_MAX:
             raise ValueError(f"an action has at most {ENTRY_BYTES_MAX:,} bytes")
         return Entry(author, number, Kind(kind), role, name, values, own_time if time is None else time)

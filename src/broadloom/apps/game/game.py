@@ -116,6 +116,11 @@ class Game(ABC):
         raise IllegalActionError(f"{self.title} does not know {text!r}")
 
 
+def identity_of(game: Game) -> str:
+    """Members whose games have the same one play together."""
+    return f"{game.name}/{len(game.seats())}"
+
+
 class GameCheckError(AssertionError):
     """A game is not what `check` asks for."""
 

@@ -6,6 +6,7 @@ state, if the program had time to write it.
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -59,10 +60,11 @@ class Replayed(NamedTuple):
     """The hash at the end of the log; empty before it."""
 
 
-def replay(path: Path, game: Game | None = None, *, number: int | None = None) -> Iterator[Replayed]:
+def replay(path: str | os.PathLike[str], game: Game | None = None, *, number: int | None = None) -> Iterator[Replayed]:
     """Replay a game log line by line; the last one has the final state. `path` is a log file, or a tape with payloads:
     a directory or a file; `number` chooses one of several games on it, from 1. `game` is for games that do not come
     with Broadloom. Raises `GameError`, or `OSError`."""
+    path = Path(path)
     timeline: Timeline | None = None
     for place, line in enumerate(log_lines(path, "game", GameError, number, LINE_MAX), 1):
         try:
@@ -71,7 +73,7 @@ def replay(path: Path, game: Game | None = None, *, number: int | None = None) -
                 timeline = _begin(path, kind, value, game)
                 continue
             yield _step(timeline, kind, value)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as problem:
             if timeline is not None and not line.endswith(b"\n"):
                 return  # the program was killed while it wrote this
             raise GameError(f"{path}, line {place}: not a game log") from problem

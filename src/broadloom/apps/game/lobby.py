@@ -10,11 +10,11 @@ the first one: a name with different games, or programs, is ambiguous, and a use
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from broadloom.apps.game.entry import NUMBER_MAX, is_count, is_text
@@ -180,7 +180,8 @@ class Lobby:
             name=name, game=game, players=players, channel=channel, title=title or made.title, program=program
         )
         for owner, known in self._listings.get(name, {}).items():
-            if known.channel != listing.channel or (owner != self._owner and known.kind != listing.kind):
+            is_own = self._owner and owner == self._owner  # without tickets, nobody can prove to be the owner
+            if known.channel != listing.channel or (not is_own and known.kind != listing.kind):
                 text = f"{known.game} for {known.players} players"
                 raise GameError(f"{name} is registered already, as {text}: choose another name")
         try:
@@ -222,7 +223,7 @@ class Lobby:
             raise GameError(f"{game} has different programs: choose their owner (--from): {', '.join(texts)}")
         return found[min(found)]
 
-    async def publish(self, program: Path, picture: Path | None = None) -> Package:
+    async def publish(self, program: str | os.PathLike[str], picture: str | os.PathLike[str] | None = None) -> Package:
         """Load a program, and publish it with its description. It stays as long as a game does. Raises `GameError`."""
         package = package_of(program, picture)
         if package.game in BUILT_IN or "/" in package.game:

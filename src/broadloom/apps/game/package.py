@@ -8,6 +8,7 @@ it to `load_program`, or to a command with `--program`.
 import hashlib
 import inspect
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -55,24 +56,24 @@ class Package:
             return None
 
 
-def load_program(path: Path) -> type[Game]:
+def load_program(path: str | os.PathLike[str]) -> type[Game]:
     """Run the program of a game, and make the game known to this process. Only for files that you trust: the program
     can do everything that you can. Raises `GameError`, or `OSError`."""
-    return _run(path, _read(path))
+    return _run(Path(path), _read(path))
 
 
-def package_of(path: Path, picture: Path | None = None) -> Package:
+def package_of(path: str | os.PathLike[str], picture: str | os.PathLike[str] | None = None) -> Package:
     """Load a program, and describe it. Raises `GameError`, or `OSError`."""
     text = _read(path)
-    game = _run(path, text)
+    game = _run(Path(path), text)
     image = _read(picture) if picture is not None else ""
     return Package(game=game.name, title=game.title, about=game.about, program=text, picture=image)
 
 
-def _read(path: Path) -> str:
+def _read(path: str | os.PathLike[str]) -> str:
     """Line ends stay as they are: the hash of the text is that of the file."""
     try:
-        return path.read_bytes().decode()
+        return Path(path).read_bytes().decode()
     except UnicodeDecodeError:
         raise GameError(f"{path} is not text in UTF-8") from None
 

@@ -5,7 +5,6 @@ and anti-entropy finds what is missing. Both end in the same `Timeline`. What a 
 times a second: take the role that its player wants, stand in for roles whose actor is gone, and compare states.
 """
 
-import contextlib
 import zlib
 from collections import deque
 from typing import Any
@@ -18,13 +17,15 @@ from broadloom.apps.game.entry import (
     Kind,
     counts_of,
     decode_entry,
+    decode_message,
     entry_of,
     from_json,
     is_plain,
     key_of,
     to_json,
 )
-from broadloom.apps.game.game import Action, Game, GameOrder
+from broadloom.apps.game.game import Action, Game, GameOrder, identity_of
+from broadloom.apps.game.introduction import Introduction
 from broadloom.apps.game.runtime import GameRuntime
 from broadloom.apps.game.stand_ins import StandIns
 from broadloom.apps.game.table import Phase, Table
@@ -60,6 +61,9 @@ class Participant:
         self.name = name
         self.wanted = wanted
         self.timeline = Timeline(game, seed)
+        self.identity = identity_of(game)
+        self._small_bytes_max = ENTRY_BYTES_MAX + len(self._message("entry", 0))
+        self._introduction = Introduction(self)
         self.is_ready = False
         """Whether the state is that of the others."""
         self.has_sat = False
@@ -87,7 +91,7 @@ class Participant:
         self._fetch_reason = ""
         self._asked: list[int] = []
         """Members without a state, that were asked for it."""
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def table(self) -> Table:
@@ -112,7 +116,7 @@ class Participant:
         self._tick()
 
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
 
     # -- own entries
 
@@ -138,7 +142,7 @@ class Participant:
             self._number -= 1
         else:
             self._counts[entry.author], self._times[entry.author] = entry.number, entry.time
-            self.runtime.broadcast(to_json({"entry": entry.fields()}))
+            self.runtime.broadcast(self._message("entry", entry.fields()))
             self.runtime.on_input("entry", [entry.author, *entry.fields()])
             self._report(before, entry)
         self.runtime.on_settled(entry.number, problem)
@@ -188,12 +192,19 @@ class Participant:
 
     # -- messages of other members
 
+    def _message(self, kind: str, value: Any) -> bytes:
+        return to_json({kind: value, "game": self.identity})
+
     def on_message(self, author: int, data: bytes) -> None:
-        is_large = len(data) > ENTRY_BYTES_MAX + len(b'{"entry":}')
+        is_large = len(data) > self._small_bytes_max
         if is_large and not data.startswith(LARGE):
             return
-        message = _decode(data)
-        if "entry" in message and self._is_free and not is_large:
+        message = decode_message(data)
+        if "said" in message:
+            self._on_said(author, message["said"])
+        elif message.get("game") != self.identity:
+            return
+        elif "entry" in message and self._is_free and not is_large:
             if self.is_ready:
                 self._on_free_entry(author, message["entry"], is_checked=is_plain(data))
             else:
@@ -202,13 +213,18 @@ class Participant:
             self._on_digest(message["digest"])
         elif "window" in message and self._is_free and self.is_ready:
             self._on_window(author, message["window"])
-        elif "said" in message and isinstance(message["said"], str) and len(message["said"]) <= SAID_MAX:
+
+    def _on_said(self, author: int, text: Any) -> None:
+        if isinstance(text, str) and len(text) <= SAID_MAX:
             seat = next((each for each in self.table.seats.values() if each.player == author), None)
-            self.runtime.emit(Said(seat.name if seat is not None else "", author, message["said"]))
+            self.runtime.emit(Said(seat.name if seat is not None else "", author, text))
 
     def on_request(self, data: bytes) -> bytes | None:
-        """A member asks for the state."""
-        if "fetch" not in _decode(data) or not self.is_ready:
+        """A member asks for the state, or which game this is."""
+        request = decode_message(data)
+        if "game" in request:
+            return self._introduction.answer()
+        if request.get("fetch") != self.identity or not self.is_ready:
             return None
         return zlib.compress(to_json(self.timeline.snapshot()), 1)
 
@@ -270,7 +286,7 @@ class Participant:
         table = self.timeline.table_at(self._digest_key)
         if table is not None and self._digest_key.time:
             counts = sorted(self.timeline.counts(self._digest_key).items()) if self._is_free else []
-            self.runtime.broadcast(to_json({"digest": [list(self._digest_key), counts, table.hash()]}))
+            self.runtime.broadcast(self._message("digest", [list(self._digest_key), counts, table.hash()]))
         self._digest_key = self.timeline.tip_key
 
     def _on_digest(self, digest: Any) -> None:
@@ -292,7 +308,7 @@ class Participant:
             extra = self.timeline.beyond(counts)
             if any(each.key <= limit for each in extra):
                 window = [[each.author, *each.fields()] for each in extra]
-                self.runtime.tell_member(lead, to_json({"window": window}))
+                self.runtime.tell_member(lead, self._message("window", window))
                 return
             if own != counts:
                 return
@@ -345,12 +361,12 @@ class Participant:
         source = lead if lead in others else min(others)
         self._is_fetching = True
         self.runtime.request(
-            source, to_json({"fetch": self.game.name}), FETCH_TIMEOUT_S, lambda data: self._on_snapshot(source, data)
+            source, to_json({"fetch": self.identity}), FETCH_TIMEOUT_S, lambda data: self._on_snapshot(source, data)
         )
 
     def _on_snapshot(self, source: int, data: bytes | None) -> None:
         self._is_fetching = False
-        if self._is_closed:
+        if self.is_closed:
             return
         self._flush()
         before, mine = self.table, self.timeline.entries
@@ -393,12 +409,13 @@ class Participant:
     # -- several times a second
 
     def _tick(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return
         self.runtime.call_later(TICK_S, self._tick)
         members = self.runtime.members()
         if members is None:
             return
+        self._introduction.ask(members)
         if self._needs_state:
             self.fetch("")
         if not self.is_ready or self.runtime.peer_id not in members:  # a consumer only watches
@@ -437,11 +454,3 @@ class Participant:
                 self._namesake_since = now if namesake_since is None else namesake_since
         elif seat.name in ("", self.name):
             self.submit_or_skip(("sit", role), (Kind.SIT, role, self.name, {}))
-
-
-def _decode(data: bytes) -> dict[str, Any]:
-    """Empty if it is malformed."""
-    with contextlib.suppress(ValueError):
-        if isinstance(message := from_json(data), dict):
-            return message
-    return {}

@@ -8,17 +8,17 @@ async with game.join("chain/club-42", of=Chain(players=2), name="Anna", role="re
 
 import asyncio
 import contextlib
-import json
 import logging
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broadloom.apps.game.changes import Change, Over, Started
-from broadloom.apps.game.entry import Entry, Key, Kind, checked_name, to_json
+from broadloom.apps.game.entry import Entry, Key, Kind, checked_name, from_json, to_json
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
-from broadloom.apps.game.game import Game, GameOrder, State
+from broadloom.apps.game.game import Game, GameOrder, State, identity_of
 from broadloom.apps.game.game_log import GameLog, head_line, log_line
 from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant
 from broadloom.apps.game.table import Table
@@ -45,12 +45,19 @@ class Play(AppSession[Change]):
     _error = GameError
 
     def __init__(
-        self, channel: Channel, game: Game, *, name: str = "", role: str = "", log_file: Path | None = None
+        self,
+        channel: Channel,
+        game: Game,
+        *,
+        name: str = "",
+        role: str = "",
+        log_file: str | os.PathLike[str] | None = None,
     ) -> None:
+        _check_game(game)
         self._name, self._wanted = checked_name(own_name(channel, name)), role
         self.game = game
         self.seed = f"{channel.name}\0{game.name}\0{len(game.seats())}"
-        self._log = GameLog(log_file, game, self.seed) if log_file is not None else None
+        self._log = GameLog(Path(log_file), game, self.seed) if log_file is not None else None
         super().__init__(channel, LAYER)
         self._participant = Participant(self, game, self.seed)
         self._outcomes: dict[int, str | None] = {}
@@ -59,8 +66,7 @@ class Play(AppSession[Change]):
     async def _join(self) -> None:
         order = None
         if self.game.order is GameOrder.AGREED:
-            name = f"game/{self.game.name}/{len(self.game.seats())}"
-            order = ordered(self._channel, name, mode="available", from_index=1)
+            order = ordered(self._channel, f"game/{identity_of(self.game)}", mode="available", from_index=1)
         self._tape_log.begin(head_line(self.game, self.seed), game=self.game.name, player=self._name)
         self._begin(order)
         self._layer.on_request(self._on_request)
@@ -130,7 +136,7 @@ class Play(AppSession[Change]):
         if self._conversation is None:
             content = to_json([role, name, values])
             content = await self._channel._filter_content(content, Way.ENTRY, self.game.name, LAYER)
-            role, name, values = json.loads(content)
+            role, name, values = from_json(content)
         return role, name, values
 
     def _check_role(self) -> None:
@@ -170,13 +176,18 @@ class Play(AppSession[Change]):
         """Act as a player who types this line or key."""
         if self.role is None or not self.table.state:
             raise IllegalActionError("you cannot act: the game has not started, or you have no role")
-        action = self.game.typed(self.state, self.role, text)
-        await self.do(action.name, **action.values)
+        try:
+            name, values = self.game.typed(self.state, self.role, text)
+        except IllegalActionError:
+            raise
+        except Exception as problem:  # of a game that does not come with Broadloom
+            raise IllegalActionError(f"{self.game.title} cannot read {text!r}: {problem!r}") from problem
+        await self.do(name, **values)
 
     async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Take a role. The name on a ticket comes before `name`. Raises `RoleTakenError` and `NoRoleError`."""
         self._name = checked_name(own_name(self.channel, name or self._name))
-        if not self._name:
+        if not self._name.strip():
             raise GameError("a player needs a name")
         self._wanted = role
         try:
@@ -228,7 +239,10 @@ class Play(AppSession[Change]):
 
     async def _tell(self, player: PeerId, to: str, text: str) -> None:
         data = await self._channel._filter_content(to_json({"said": text}), Way.TELL, to, LAYER)
-        await self._layer.tell(player, data, timeout_s=TELL_TIMEOUT_S)
+        if player == self.peer_id:
+            self._participant.on_message(player, data)
+        else:
+            await self._layer.tell(player, data, timeout_s=TELL_TIMEOUT_S)
 
     async def _submit(
         self, kind: Kind, role: str = "", name: str = "", values: dict[str, Any] | None = None, *,
@@ -324,6 +338,11 @@ class Play(AppSession[Change]):
         epoch = self._conversation.epoch if self._conversation is not None else None
         return epoch.sequencer if epoch is not None else None
 
+    def on_other_game(self, identity: str) -> None:
+        name, _, players = identity.rpartition("/")
+        text = f"{name} for {players} players is played here, not {self.game.name} for {len(self.game.seats())}"
+        self._end(GameError(f"{self.channel.name}: {text}: join that one, or use another channel"))
+
     def emit(self, change: Change) -> None:
         match change:
             case Started():
@@ -380,13 +399,25 @@ class Play(AppSession[Change]):
         return reply
 
 
+def _check_game(game: object) -> None:
+    if not isinstance(game, Game):
+        raise TypeError(f"a game is an object such as Chain(players=2), not {game!r}")
+
+
 def join(
-    channel: str, *, of: Game, name: str = "", role: str = ANY_ROLE, log_file: Path | None = None, **options: Any
+    channel: str,
+    *,
+    of: Game,
+    name: str = "",
+    role: str = ANY_ROLE,
+    log_file: str | os.PathLike[str] | None = None,
+    **options: Any,
 ) -> contextlib.AbstractAsyncContextManager[Play]:
     """Join a game and take a role: `role`, by default any that is free, or "" to watch. With a ticket, the player has
     the name on it. `options` are those of `broadloom.connect`. Raises `RoleTakenError`, `NoRoleError` and
     `NoGameError`."""
-    if role and not (name or "ticket" in options):
+    _check_game(of)
+    if role and not (name.strip() or "ticket" in options):
         raise ValueError("a player needs a name: pass name=, or a ticket")
     if name and "ticket" not in options:
         options["name"] = name

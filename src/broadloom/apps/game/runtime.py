@@ -33,6 +33,9 @@ class GameRuntime(Protocol):
     def sequencer(self) -> int | None:
         """Agreed order: the member that assigns it."""
 
+    def on_other_game(self, identity: str) -> None:
+        """Another game is played on this channel: the participant cannot join."""
+
     def emit(self, change: Change) -> None: ...
 
     def on_applied(self, entry: Entry, problem: str | None) -> None:

@@ -19,22 +19,33 @@ log = logging.getLogger("broadloom")
 
 ABSENT_S = 0.5
 """An actor that is missing in the roster for this long is replaced."""
+RETURNING_S = 2.0
+"""One that takes a role while it is missing is back after a freeze or a partition: the roster lists it soon."""
 
 
 class StandIns:
     def __init__(self, participant: "Participant") -> None:
         self._participant = participant
-        self._absent_since: dict[tuple[str, int], float] = {}
+        self._replace_at: dict[tuple[str, int], float] = {}
+        """Roles with an actor that is missing."""
+        self._members: list[int] | None = None
+        """At the last check."""
         self._next_act_at: dict[str, float] = {}
         self._has_failed = False
         """Whether the automaton of this game has raised: that is logged once."""
 
     def replace_absent(self, members: list[int], now: float) -> None:
         seats, me = self._participant.table.seats, self._participant.runtime.peer_id
-        vacant = {(role, seat.actor) for role, seat in seats.items() if seat.actor not in members}
-        self._absent_since = {each: self._absent_since.get(each, now) for each in vacant}
-        for (role, actor), since in self._absent_since.items():
-            if now >= since + ABSENT_S and stand_in_for(role, members) == me:
+        vacant = [(role, seat.actor) for role, seat in seats.items() if seat.actor not in members]
+        before, self._members = self._members or [actor for _, actor in vacant], members
+        self._replace_at = {
+            (role, actor): self._replace_at.get(
+                (role, actor), now + (RETURNING_S if actor and actor not in before else ABSENT_S)
+            )
+            for role, actor in vacant
+        }
+        for (role, actor), replace_at in self._replace_at.items():
+            if now >= replace_at and stand_in_for(role, members) == me:
                 entry = (Kind.STAND_IN, role, "", {"instead_of": actor})
                 self._participant.submit_or_skip(("stand in", role, actor), entry)
 

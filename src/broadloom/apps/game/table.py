@@ -16,6 +16,9 @@ from broadloom.apps.game.entry import Entry, Kind, to_json
 from broadloom.apps.game.errors import IllegalActionError
 from broadloom.apps.game.game import Action, Game, GameOrder, Result, State
 
+STATE_NESTING_MAX = 64
+"""Levels of lists and dictionaries in a state: more than in the values of an action, from which it may be made."""
+
 
 class Phase(StrEnum):
     OPEN = "open"
@@ -100,7 +103,7 @@ class Table:
 
     def _sit(self, game: Game, entry: Entry, chance: Chance) -> "Table":
         seat = self._seat(entry.role)
-        if not entry.name:
+        if not entry.name.strip():
             raise IllegalActionError("a player needs a name")
         if seat.name not in ("", entry.name):
             raise IllegalActionError(f"{entry.role} is taken by {seat.name}")
@@ -129,6 +132,7 @@ class Table:
     def _begin(self, game: Game, chance: Chance) -> "Table":
         try:
             state = game.begin(list(self.seats), chance)
+            _check_json({}, state, None)
         except Exception as problem:
             raise IllegalActionError(f"{game.title} cannot begin: {problem!r}") from None
         return replace(self, phase=Phase.RUNNING, round=self.round + 1, state=state, result=None)
@@ -141,6 +145,7 @@ class Table:
         try:
             state = game.apply(self.state, Action(entry.name, entry.values), entry.role, chance)
             result = game.over(state)
+            _check_json(self.state, state, result)
         except IllegalActionError:
             raise
         except Exception as problem:
@@ -165,6 +170,7 @@ class Table:
         """Raises `ValueError`."""
         to_json(values)
         try:
+            _check_values(values["state"])
             return cls(
                 {str(role): Seat(str(name), int(player), int(actor)) for role, (name, player, actor)
                  in values["seats"].items()},
@@ -180,6 +186,30 @@ class Table:
         """Equal at two players exactly if they have the same table."""
         text = json.dumps(self.as_dict(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _check_json(before: State, after: State, result: Result | None) -> None:
+    """Raises `ValueError`. What `apply` has kept as it is was checked before: large states are rarely new as a
+    whole."""
+    changed = {key: value for key, value in after.items() if key not in before or value is not before[key]}
+    to_json([changed, result])
+    _check_values(changed)
+
+
+def _check_values(state: State) -> None:
+    """Raises `ValueError` for what JSON would change, and for too many levels. As `is_too_deep`, without recursion."""
+    level: list[Any] = [state]
+    for _ in range(STATE_NESTING_MAX + 1):
+        level = [each for each in level if isinstance(each, dict | list | tuple)]
+        if not level:
+            return
+        if any(isinstance(each, tuple) for each in level):
+            raise ValueError("a state has lists instead of tuples")
+        dicts = [each for each in level if isinstance(each, dict)]
+        if not all(isinstance(key, str) for each in dicts for key in each):
+            raise ValueError("a dictionary in a state has text as keys")
+        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
+    raise ValueError(f"a state has at most {STATE_NESTING_MAX} levels of lists and dictionaries")
 
 
 def _result_of(values: Any) -> Result | None:
