@@ -50,6 +50,26 @@ def test_both_sides_of_a_partition_play_on_and_agree_when_they_meet(is_free: boo
 
 
 @pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_player_whose_role_another_one_has_after_a_partition_takes_an_open_one(seed: int, is_free: bool) -> None:
+    sim = Simulation(seed, SimulationSettings(roster=True))
+    nodes = [sim.add_peer() for _ in range(4)]
+    assert sim.run_until(lambda: all(each.is_connected for each in nodes), 60.0)
+    sim.partition(nodes[:2])
+    sim.run_for(10.0)
+    relay = FreeRelay() if is_free else Relay()
+    role, *_ = relay.seats()
+    anna, ben = (SimGame(node, relay, name, role) for node, name in zip(nodes[1:3], NAMES, strict=False))
+    assert sim.run_until(lambda: anna.participant.role == ben.participant.role == role, 10.0)
+    sim.heal()
+    sim.run_for(20.0)
+    assert anna.participant.table == ben.participant.table
+    roles = {anna.participant.role, ben.participant.role}
+    assert roles > {role}
+    assert None not in roles
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
 def test_programs_that_start_different_games_at_the_same_moment_go_on_with_one(is_free: bool) -> None:
     for seed in range(1, 21):
         check_different_games(seed, FreeRelay if is_free else Relay)

@@ -454,3 +454,5 @@ class Participant:
                 self._namesake_since = now if namesake_since is None else namesake_since
         elif seat.name in ("", self.name):
             self.submit_or_skip(("sit", role), (Kind.SIT, role, self.name, {}))
+        elif self.has_sat:
+            self.wanted = ANY_ROLE  # another player took the role on the other side of a partition
