@@ -11,7 +11,7 @@ from broadloom.channel import Channel
 from broadloom.web.game_client import GameClient, GameWindow
 from broadloom.web.own_peer import OwnPeer
 from tests.channel.joined import QUICK, connected_channels
-from tests.support import eventually
+from tests.support import TIMEOUT_S, eventually
 
 
 @asynccontextmanager
@@ -64,4 +64,19 @@ async def test_double_click_enters_a_game_once_and_the_monitor_reports_its_playe
         players = {"red": "Anna", "blue": ""}
         await eventually(lambda: getattr(lobby.activity("maze"), "players", None) == players, "a report")
         await window.close()
+        assert not client._open_plays
+
+
+async def test_players_of_all_windows_leave_at_once() -> None:
+    gate = asyncio.Event()
+    gate.set()
+    async with joined_client(gate) as client:
+        windows = [GameWindow(client) for _ in range(3)]
+        everyone = asyncio.Barrier(len(windows))
+        for window, player in zip(windows, ("Anna", "Ben", ""), strict=True):
+            await window.enter("maze", player)
+            assert window.entered is not None
+            window.entered._stack.push_async_callback(everyone.wait)
+        async with asyncio.timeout(TIMEOUT_S):
+            await client.close()
         assert not client._open_plays

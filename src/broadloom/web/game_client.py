@@ -54,8 +54,7 @@ class GameClient(PageClient):
         self._open_plays.pop(entered, None)
 
     async def close(self) -> None:
-        for entered in list(self._open_plays):
-            await entered.close()
+        await asyncio.gather(*(entered.close() for entered in list(self._open_plays)))
         await super().close()
 
 

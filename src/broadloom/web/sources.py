@@ -144,13 +144,14 @@ class Sources:
     async def close(self) -> None:
         for task in self._loading.values():
             task.cancel()
-        if self.delivery is not None:
-            await self.delivery.close()
-        await self.group_client.close()
-        await self.switch_client.close()
-        await self.auction_client.close()
-        await self.review_seats.close()
-        await self.game_client.close()
+        await asyncio.gather(
+            self.group_client.close(),
+            self.switch_client.close(),
+            self.auction_client.close(),
+            self.review_seats.close(),
+            self.game_client.close(),
+            *([self.delivery.close()] if self.delivery is not None else []),
+        )
         await self.own_peer.close()
 
     # -- histories
