@@ -77,6 +77,9 @@ async def test_players_of_all_windows_leave_at_once() -> None:
             await window.enter("maze", player)
             assert window.entered is not None
             window.entered._stack.push_async_callback(everyone.wait)
-        async with asyncio.timeout(TIMEOUT_S):
-            await client.close()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await client.close()
+        finally:
+            await everyone.abort()  # if they leave one after another
         assert not client._open_plays
