@@ -22,9 +22,20 @@ PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle cx=
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def one_browser() -> Iterator[Browser]:
     with browsing() as found:
         yield found
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Iterator[Browser]:
+    """Its windows are closed after each test, but for the first one."""
+    yield one_browser
+    first, *others = one_browser.driver.window_handles
+    for handle in others:
+        one_browser.driver.switch_to.window(handle)
+        one_browser.driver.close()
+    one_browser.driver.switch_to.window(first)
 
 
 @contextlib.contextmanager
@@ -38,7 +49,7 @@ def running_lobby(channel: str, folder: Path, count: int, unreported_count: int 
 
 
 @pytest.fixture(scope="module")
-def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def site(one_browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """After the browser: without one, no site is needed."""
     channel = unique_name()
     with (
@@ -91,8 +102,10 @@ class Window:
         self.wait_for("You are red")
 
     def enter(self, name: str, how: str) -> None:
-        search(self.front(), name)
-        self.browser.click(f"[aria-label='{how} {name}']")
+        browser = self.front()
+        search(browser, name)
+        browser.wait_until(lambda: rows(browser) == [name], "it alone: others move it under the pointer")
+        browser.click(f"[aria-label='{how} {name}']")
 
     def is_on_turn(self) -> bool:
         return "your turn" in self.front().text(".bl-game-title")
@@ -187,6 +200,9 @@ def test_two_windows_play_in_real_time_and_a_third_one_watches(browser: Browser,
     search(browser, "maze")
     spectator.wait_for("2 of 2 players", ".bl-game")
     assert not any(each.is_displayed() for each in browser.all("[aria-label='Join maze']")), "all roles are taken"
+    for window in (anna, ben, spectator):
+        moving = "return document.getAnimations().map(each => each.animationName ?? each.transitionProperty)"
+        browser.wait_until(lambda: window.front().run(moving) == [], "a page at rest draws nothing")  # noqa: B023
     assert browser.console_errors() == []
 
 
