@@ -103,7 +103,7 @@ class History(SimHistory):
         program.node.leave()
 
     def join_missing(self) -> None:
-        missing = [name for name in NAMES if name not in {each.participant.name for each in self.alive}]
+        missing = [name for name in NAMES if name not in {each.participant.seating.name for each in self.alive}]
         if missing:
             self.join(self.random.choice(missing))
 
@@ -124,11 +124,11 @@ class History(SimHistory):
         if len(hashes) > 1:
             return f"{len(hashes)} different states"
         table, members = programs[0].participant.table, {each.peer_id: each for each in programs}
-        names = {each.participant.name: each for each in programs if each.participant.wanted}
+        names = {each.participant.seating.name: each for each in programs if each.participant.seating.wanted}
         for program in programs:
-            wanted = program.participant.wanted
-            if wanted and table.seats[wanted].name != program.participant.name:
-                return f"{program.participant.name} does not have {wanted}"
+            wanted = program.participant.seating.wanted
+            if wanted and table.seats[wanted].name != program.participant.seating.name:
+                return f"{program.participant.seating.name} does not have {wanted}"
         for role, seat in table.seats.items():
             if table.phase is Phase.RUNNING and seat.actor not in members:
                 return f"nobody acts for {role}"

@@ -26,7 +26,7 @@ def history() -> History:
 
 
 def program(history: History, name: str) -> SimGame:
-    return next(each for each in history.alive if each.participant.name == name)
+    return next(each for each in history.alive if each.participant.seating.name == name)
 
 
 def next_entry(victim: SimGame, of: SimGame, **changed: Any) -> Entry:

@@ -98,7 +98,7 @@ async def test_role_that_is_taken_is_refused() -> None:
 
 
 async def test_name_that_a_present_player_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broadloom.apps.game.participant.NAMESAKE_S", 0.3)
+    monkeypatch.setattr("broadloom.apps.game.seating.NAMESAKE_S", 0.3)
     async with playing(Chain, "Anna") as [anna]:
         for role in ("*", "red"):
             with pytest.raises(game.RoleTakenError, match="Anna is in the game already: choose another name"):

@@ -63,8 +63,10 @@ def test_player_that_is_back_at_once_after_a_crash_has_its_role_when_the_roster_
     former.node.kill()
     history.join("Anna")
     back = history.programs[-1]
-    assert history.sim.run_until(lambda: back.participant.role == "runner 1" or back.participant.has_namesake, 10.0)
-    assert not back.participant.has_namesake
+    assert history.sim.run_until(
+        lambda: back.participant.role == "runner 1" or back.participant.seating.has_namesake, 10.0
+    )
+    assert not back.participant.seating.has_namesake
     assert former.peer_id not in (back.members() or [])
 
 
@@ -93,7 +95,7 @@ def test_present_player_keeps_its_role_although_another_program_has_its_name(is_
     player = player_of(history, "runner 1")
     history.join("Anna")
     other = history.programs[-1]
-    assert history.sim.run_until(lambda: other.participant.has_namesake, 10.0)
+    assert history.sim.run_until(lambda: other.participant.seating.has_namesake, 10.0)
     assert {each.participant.table.seats["runner 1"].player for each in history.alive} == {player.peer_id}
     assert other.participant.role is None
 

@@ -32,8 +32,8 @@ from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameErro
 from broadloom.apps.game.game import Action, Cell, Game, GameCheckError, GameOrder, Input, Result, State, check
 from broadloom.apps.game.game_log import replay
 from broadloom.apps.game.games import GAMES, make_game
-from broadloom.apps.game.participant import ANY_ROLE
 from broadloom.apps.game.play import Play, join
+from broadloom.apps.game.seating import ANY_ROLE
 from broadloom.apps.game.table import Phase, Seat, Table
 from broadloom.apps.missed import Missed
 

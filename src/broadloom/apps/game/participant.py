@@ -27,20 +27,18 @@ from broadloom.apps.game.entry import (
 from broadloom.apps.game.game import Action, Game, GameOrder, identity_of
 from broadloom.apps.game.introduction import Introduction
 from broadloom.apps.game.runtime import GameRuntime
+from broadloom.apps.game.seating import Seating
 from broadloom.apps.game.stand_ins import StandIns
 from broadloom.apps.game.table import Phase, Table
 from broadloom.apps.game.timeline import Timeline
 
 LAYER = "Ga"
-ANY_ROLE = "*"
 TICK_S = 0.2
 DIGEST_S = 2.0
 """Interval at which one member sends the hash of its state."""
 TIPS_KEPT = 2
 RETRY_S = 2.0
 """Pause before the same thing is asked for again."""
-NAMESAKE_S = 3.0
-"""How long a player waits for a role whose player has the same name and is there: after a crash, that is itself."""
 FETCH_TIMEOUT_S = 5.0
 WAITING_MAX = 4096
 """Entries that a newcomer keeps until it has the state."""
@@ -55,19 +53,15 @@ TIME_STEP_MAX = 1 << 20
 
 class Participant:
     def __init__(self, runtime: GameRuntime, game: Game, seed: str, *, name: str = "", wanted: str = "") -> None:
-        """`wanted`: the role that the player wants, `ANY_ROLE`, or empty for a spectator."""
         self.runtime = runtime
         self.game = game
-        self.name = name
-        self.wanted = wanted
+        self.seating = Seating(self, name, wanted)
         self.timeline = Timeline(game, seed)
         self.identity = identity_of(game)
         self._small_bytes_max = ENTRY_BYTES_MAX + len(self._message("entry", 0))
         self._introduction = Introduction(self)
         self.is_ready = False
         """Whether the state is that of the others."""
-        self.has_sat = False
-        self._namesake_since: float | None = None
         self._is_free = game.order is GameOrder.FREE
         self._number = 0
         self._clock = 0
@@ -106,11 +100,6 @@ class Participant:
         """Whether any player is there."""
         members = self.runtime.members() or []
         return any(seat.player in members for seat in self.table.seats.values())
-
-    @property
-    def has_namesake(self) -> bool:
-        """Whether another program has the role, under the name of this player, and stays."""
-        return self._namesake_since is not None and self.runtime.now() >= self._namesake_since + NAMESAKE_S
 
     def start(self) -> None:
         self._tick()
@@ -424,35 +413,7 @@ class Participant:
         if now >= self._digest_at and self._lead() == self.runtime.peer_id:
             self._digest_at = now + DIGEST_S
             self._send_digest()
-        self._sit(members, now)
+        self.seating.sit(members)
         if self.table.phase is Phase.RUNNING:
             self._stand_ins.replace_absent(members, now)
             self._stand_ins.act(now)
-
-    def _sit(self, members: list[int], now: float) -> None:
-        role, me = self.wanted, self.runtime.peer_id
-        namesake_since, self._namesake_since = self._namesake_since, None
-        if not role:
-            return
-        if role == ANY_ROLE:
-            seats = self.table.seats
-            mine = next((each for each, seat in seats.items() if seat.name == self.name), None)
-            role = mine or next(iter(self.table.open_roles()), "")
-            if not role and not self.has_players:
-                role, absent = next(iter(seats.items()))  # all players are gone: begin with their roles
-                self.submit_or_skip(("free", role, absent.player), (Kind.LEAVE, role, "", {"player": absent.player}))
-                return
-        seat = self.table.seats.get(role)
-        if seat is None:
-            return
-        if seat.actor == me and seat.player == me:
-            self.has_sat, self.wanted = True, role
-        elif seat.name == self.name and seat.player in members and seat.player != me:
-            if self.has_sat:
-                self.wanted = ""  # two programs with this name took the role at once, or on two sides of a partition
-            else:
-                self._namesake_since = now if namesake_since is None else namesake_since
-        elif seat.name in ("", self.name):
-            self.submit_or_skip(("sit", role), (Kind.SIT, role, self.name, {}))
-        elif self.has_sat:
-            self.wanted = ANY_ROLE  # another player took the role on the other side of a partition

@@ -20,7 +20,8 @@ from broadloom.apps.game.entry import Entry, Key, Kind, checked_name, from_json,
 from broadloom.apps.game.errors import GameError, IllegalActionError, NoGameError, NoRoleError, RoleTakenError
 from broadloom.apps.game.game import Game, GameOrder, State, identity_of
 from broadloom.apps.game.game_log import GameLog, head_line, log_line
-from broadloom.apps.game.participant import ANY_ROLE, LAYER, SAID_MAX, Participant
+from broadloom.apps.game.participant import LAYER, SAID_MAX, Participant
+from broadloom.apps.game.seating import ANY_ROLE
 from broadloom.apps.game.table import Table
 from broadloom.apps.session import JOIN_TIMEOUT_S, LEAVE_TIMEOUT_S, TIMEOUT_S, AppSession, joined, own_name
 from broadloom.channel import Channel
@@ -60,6 +61,7 @@ class Play(AppSession[Change]):
         self._log = GameLog(Path(log_file), game, self.seed) if log_file is not None else None
         super().__init__(channel, LAYER)
         self._participant = Participant(self, game, self.seed)
+        self._seating = self._participant.seating
         self._outcomes: dict[int, str | None] = {}
         """Entries of this program under way, by number: why they have no effect, empty if they have one."""
 
@@ -116,7 +118,7 @@ class Play(AppSession[Change]):
         try:
             async with asyncio.timeout(timeout_s):
                 await self._want_role()
-                while not self.is_ready or (self._participant.wanted and not self._participant.has_sat):
+                while not self.is_ready or (self._seating.wanted and not self._seating.has_sat):
                     self._check_open()
                     if self.is_ready:
                         self._check_role()
@@ -127,9 +129,9 @@ class Play(AppSession[Change]):
     async def _want_role(self) -> None:
         """The name of a player passes the rules before the participant takes a role with it."""
         if self._wanted:
-            content = await self._filtered(self._wanted, self._name, {})
-            self._participant.wanted, self._participant.name, _ = content
-            self._participant.has_sat, self._wanted = False, ""
+            role, name, _ = await self._filtered(self._wanted, self._name, {})
+            self._seating.want(role, name)
+            self._wanted = ""
 
     async def _filtered(self, role: str, name: str, values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         """What the rules make of an entry. An ordered conversation asks them itself."""
@@ -140,8 +142,8 @@ class Play(AppSession[Change]):
         return role, name, values
 
     def _check_role(self) -> None:
-        wanted, name = self._participant.wanted, self._participant.name
-        if self._participant.has_namesake:
+        wanted, name = self._seating.wanted, self._seating.name
+        if self._seating.has_namesake:
             raise RoleTakenError(f"{name} is in the game already: choose another name, or leave it there first")
         seats = self.table.seats
         roles = list(seats) if wanted == ANY_ROLE else [wanted]
@@ -193,7 +195,8 @@ class Play(AppSession[Change]):
         try:
             await self.ready(timeout_s)
         except BaseException:
-            self._wanted = self._participant.wanted = ""
+            self._wanted = ""
+            self._seating.want_nothing()
             raise
 
     async def departed(self) -> None:
@@ -201,7 +204,8 @@ class Play(AppSession[Change]):
         await self._give_up_role(TIMEOUT_S)
 
     async def _give_up_role(self, timeout_s: float) -> None:
-        role, self._participant.wanted = self.role, ""
+        role = self.role
+        self._seating.want_nothing()
         if role is not None:
             await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)}, timeout_s=timeout_s)
 
