@@ -1,11 +1,13 @@
 """`SimGame`: a participant on a simulated peer, with the same core as over sockets; in agreed order over a replica."""
 
 import hashlib
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from broadloom.apps.game import Action, Chance, Change, Game, GameOrder, IllegalActionError, Result, State
 from broadloom.apps.game.entry import Entry
+from broadloom.apps.game.game import identity_of
 from broadloom.apps.game.game_log import head_line, log_line
 from broadloom.apps.game.participant import LAYER, Participant
 from broadloom.apps.tape_log import TapeLog
@@ -63,7 +65,7 @@ class SimGame:
 
     def __init__(self, node: SimNode, game: Game, name: str, wanted: str, kept_count: int = 4096) -> None:
         self.node = node
-        self.order = _Order(node, self, 2 * kept_count) if game.order is GameOrder.AGREED else None
+        self.order = _Order(node, self, game, 2 * kept_count) if game.order is GameOrder.AGREED else None
         self.other_game = ""
         self.changes: list[Change] = []
         self.settled: dict[int, str] = {}
@@ -161,9 +163,11 @@ class SimGame:
 
 
 class _Order(SimOrderRuntime):
-    def __init__(self, node: SimNode, game: SimGame, log_entries_max: int) -> None:
-        super().__init__(node, {}, from_index=1, settings=OrderSettings(log_entries_max=log_entries_max))
-        self._game = game
+    def __init__(self, node: SimNode, program: SimGame, game: Game, log_entries_max: int) -> None:
+        settings = OrderSettings(log_entries_max=log_entries_max)
+        conversation = zlib.crc32(identity_of(game).encode())
+        super().__init__(node, {}, conversation=conversation, from_index=1, settings=settings)
+        self._program = program
         self.on_entry = self._on_own_entry
         self.on_order_event = self._on_own_event
 
@@ -172,10 +176,10 @@ class _Order(SimOrderRuntime):
         return bool(self.replica.log.lineage) and self.replica.delivery.has_started
 
     def _on_own_entry(self, entry: OrderEntry) -> None:
-        self._game.participant.on_entry(entry.index, entry.author, entry.data)
+        self._program.participant.on_entry(entry.index, entry.author, entry.data)
 
     def _on_own_event(self, event: OrderEvent) -> None:
         if isinstance(event, Rewound):
-            self._game.participant.on_rewound(event.to_index)
+            self._program.participant.on_rewound(event.to_index)
         elif isinstance(event, Skipped):
-            self._game.participant.on_skipped()
+            self._program.participant.on_skipped()

@@ -2,6 +2,9 @@
 
 The answer of a member that has been introduced itself decides. Among programs that start at the same moment there is
 none: then the one with the smallest id decides.
+
+Only on two sides of a partition can two games begin. Both go on when they meet, and the members of one do not count in
+the other. A member is known by its answer and by what it broadcasts. Those on which something depends are asked.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,10 +33,30 @@ class Introduction:
         self._pending_count = 0
         self._alone_since: float | None = None
         self._is_over = self._is_introduced = False
+        self._is_elsewhere: dict[int, bool] = {}
+        """Whether a member plays another game, as far as that is known."""
+
+    def playing_here(self, members: list[int]) -> list[int]:
+        """Without those that are known to play another game."""
+        return [each for each in members if not self._is_elsewhere.get(each)]
+
+    def note(self, member: int, identity: object) -> None:
+        """A member says which game it plays."""
+        self._is_elsewhere[member] = identity != self._participant.identity
+
+    def check(self, member: int) -> None:
+        """Ask a member on which something depends whether it plays this game."""
+        if not self._is_over or member == self._participant.runtime.peer_id or member in self._is_elsewhere:
+            return
+        if self._participant.may_try(("check", member)):
+            self._request(member)
 
     def ask(self, members: list[int]) -> None:
-        """Called several times a second: another member is asked each time, until one decides."""
+        """Called several times a second: another member is asked each time, until one decides; after that the first
+        one, whose state may count."""
+        self._is_elsewhere = {each: self._is_elsewhere[each] for each in members if each in self._is_elsewhere}
         if self._is_over:
+            self.check(min(self.playing_here(members), default=self._participant.runtime.peer_id))
             return
         runtime = self._participant.runtime
         others = [each for each in members if each != runtime.peer_id]
@@ -44,22 +67,25 @@ class Introduction:
                 self._end(self._participant.identity)
             return
         if unasked := [each for each in others if each not in self._answers]:
-            other = min(unasked)
-            self._answers[other] = None
-            self._pending_count += 1
-            question = to_json({"game": self._participant.identity})
-            runtime.request(other, question, ASK_TIMEOUT_S, lambda data: self._on_answer(other, data))
+            self._request(min(unasked))
         elif not self._pending_count:
             self._decide(others)
 
     def answer(self) -> bytes:
         return to_json({"game": self._participant.identity, "is_introduced": self._is_introduced})
 
+    def _request(self, other: int) -> None:
+        self._answers[other] = None
+        self._pending_count += 1
+        question = to_json({"game": self._participant.identity})
+        self._participant.runtime.request(other, question, ASK_TIMEOUT_S, lambda data: self._on_answer(other, data))
+
     def _on_answer(self, other: int, data: bytes | None) -> None:
         self._pending_count -= 1
         match decode_message(data or b""):
             case {"game": str(identity), "is_introduced": bool(is_introduced)}:
                 self._answers[other] = Answer(identity, is_introduced)
+                self.note(other, identity)
                 if is_introduced and not self._is_over:
                     self._end(identity)
 

@@ -59,7 +59,7 @@ class Participant:
         self.timeline = Timeline(game, seed)
         self.identity = identity_of(game)
         self._small_bytes_max = ENTRY_BYTES_MAX + len(self._message("entry", 0))
-        self._introduction = Introduction(self)
+        self.introduction = Introduction(self)
         self.is_ready = False
         """Whether the state is that of the others."""
         self._is_free = game.order is GameOrder.FREE
@@ -98,8 +98,13 @@ class Participant:
     @property
     def has_players(self) -> bool:
         """Whether any player is there."""
-        members = self.runtime.members() or []
+        members = self.members() or []
         return any(seat.player in members for seat in self.table.seats.values())
+
+    def members(self) -> list[int] | None:
+        """Members that are not known to play another game; None while the roster is not complete."""
+        members = self.runtime.members()
+        return self.introduction.playing_here(members) if members is not None else None
 
     def start(self) -> None:
         self._tick()
@@ -138,11 +143,17 @@ class Participant:
 
     def submit_or_skip(self, what: object, entry: tuple[Kind, str, str, dict[str, Any]]) -> None:
         """Submit unless that was tried a moment ago."""
+        if self.may_try(what):
+            self.submit(self.new_entry(*entry))
+
+    def may_try(self, what: object) -> bool:
+        """False if it was tried a moment ago."""
         now = self.runtime.now()
         self._tried = {each: until for each, until in self._tried.items() if until > now}
-        if what not in self._tried:
-            self._tried[what] = now + RETRY_S
-            self.submit(self.new_entry(*entry))
+        if what in self._tried:
+            return False
+        self._tried[what] = now + RETRY_S
+        return True
 
     # -- agreed order
 
@@ -191,9 +202,12 @@ class Participant:
         message = decode_message(data)
         if "said" in message:
             self._on_said(author, message["said"])
-        elif message.get("game") != self.identity:
             return
-        elif "entry" in message and self._is_free and not is_large:
+        game = message.get("game")
+        self.introduction.note(author, game)
+        if game != self.identity:
+            return
+        if "entry" in message and self._is_free and not is_large:
             if self.is_ready:
                 self._on_free_entry(author, message["entry"], is_checked=is_plain(data))
             else:
@@ -212,7 +226,7 @@ class Participant:
         """A member asks for the state, or which game this is."""
         request = decode_message(data)
         if "game" in request:
-            return self._introduction.answer()
+            return self.introduction.answer()
         if request.get("fetch") != self.identity or not self.is_ready:
             return None
         return zlib.compress(to_json(self.timeline.snapshot()), 1)
@@ -267,7 +281,7 @@ class Participant:
         """The member whose state counts."""
         if not self._is_free:
             return self.runtime.sequencer()
-        members = self.runtime.members()
+        members = self.members()
         return min(members) if members else None
 
     def _send_digest(self) -> None:
@@ -336,7 +350,7 @@ class Participant:
         """Get the state of the lead, or of any other member; `reason` is why this one is wrong, if it is."""
         self._needs_state = True
         self._fetch_reason = reason or self._fetch_reason
-        members, me = self.runtime.members(), self.runtime.peer_id
+        members, me = self.members(), self.runtime.peer_id
         if self._is_fetching or members is None:
             return
         lead = self._lead()
@@ -404,7 +418,8 @@ class Participant:
         members = self.runtime.members()
         if members is None:
             return
-        self._introduction.ask(members)
+        self.introduction.ask(members)
+        members = self.introduction.playing_here(members)
         if self._needs_state:
             self.fetch("")
         if not self.is_ready or self.runtime.peer_id not in members:  # a consumer only watches

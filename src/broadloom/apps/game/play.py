@@ -212,7 +212,7 @@ class Play(AppSession[Change]):
     async def release(self, role: str) -> None:
         """Free the role of a player that is gone and does not come back."""
         player = self.table.seats[role].player if role in self.table.seats else 0
-        if not player or player in (self.members() or [player]):
+        if not player or player in (self._participant.members() or [player]):
             raise GameError(f"{role} is free, or its player is here")
         await self._submit(Kind.LEAVE, role, values={"player": player})
 

@@ -21,6 +21,8 @@ ABSENT_S = 0.5
 """An actor that is missing in the roster for this long is replaced."""
 RETURNING_S = 2.0
 """One that takes a role while it is missing is back after a freeze or a partition: the roster lists it soon."""
+CHECK_S = 0.5
+"""A member that should have replaced it this long ago is asked whether it plays this game."""
 
 
 class StandIns:
@@ -45,9 +47,13 @@ class StandIns:
             for role, actor in vacant
         }
         for (role, actor), replace_at in self._replace_at.items():
-            if now >= replace_at and stand_in_for(role, members) == me:
+            if now < replace_at:
+                continue
+            if (chosen := stand_in_for(role, members)) == me:
                 entry = (Kind.STAND_IN, role, "", {"instead_of": actor})
                 self._participant.submit_or_skip(("stand in", role, actor), entry)
+            elif now >= replace_at + CHECK_S:
+                self._participant.introduction.check(chosen)
 
     def act(self, now: float) -> None:
         """For the roles that this member stands in for, while there is a player to play with."""

@@ -38,6 +38,7 @@ class PeerOrderRuntime:
         peer: "Peer",
         names: dict[int, str],
         *,
+        conversation: int = CONVERSATION,
         voters: tuple[str, ...] = (),
         store: "OrderStore | None" = None,
         settings: "OrderSettings | None" = None,
@@ -54,7 +55,7 @@ class PeerOrderRuntime:
         self.on_order_event: Callable[[OrderEvent], None] = self._keep_event
         peer.roster.set_layers((ORDER_KIND,))
         peer.requests.handlers.set(ORDER_KIND >> LAYER_SHIFT, self._on_request, CONCURRENCY)
-        self.replica = Replica(self, CONVERSATION, voters=voters, store=store, settings=settings, from_index=from_index)
+        self.replica = Replica(self, conversation, voters=voters, store=store, settings=settings, from_index=from_index)
 
     def _keep_event(self, event: "OrderEvent") -> None:
         self.events.append(event)
@@ -126,8 +127,8 @@ class PeerOrderRuntime:
         return self.peer.state is PeerState.CONNECTED
 
     def on_message(self, message: "Message") -> None:
-        if message.kind == ORDER_KIND:
-            self.replica.on_message(message.author, decode(message.data))
+        if message.kind == ORDER_KIND and (decoded := decode(message.data)).conversation == self.replica.id:
+            self.replica.on_message(message.author, decoded)
 
     def _on_request(self, request: "IncomingRequest") -> None:
         request.on_cancel = request.done
@@ -139,7 +140,10 @@ class PeerOrderRuntime:
                 request.refuse(RequestStatus.REFUSED, "")
             request.done()
 
-        self.replica.on_request(request.peer_id, decode(request.data), reply)
+        if (decoded := decode(request.data)).conversation == self.replica.id:
+            self.replica.on_request(request.peer_id, decoded, reply)
+        else:
+            reply(None)
 
     def on_event(self, event: "Event") -> None:
         if isinstance(event, MemberJoined):
