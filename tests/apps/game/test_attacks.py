@@ -259,3 +259,18 @@ def test_malformed_snapshot_is_refused(history: History, reason: str) -> None:
         anna.participant._asked.clear()
         anna.participant._on_snapshot(ben.peer_id, zlib.compress(json.dumps(wrong).encode()))
         assert (anna.participant._asked, anna.participant.table) == ([ben.peer_id], before), (path, value)
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800/2", "\x1b[2J/2", "x" * 300 + "/2", "/2", "chess", "chess/", "chess/-2", "chess/two"]
+)
+def test_answer_that_names_no_game_does_not_keep_a_newcomer_out(
+    history: History, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    answer = json.dumps({"game": text, "is_introduced": True}).encode()
+    for each in history.alive:
+        monkeypatch.setattr(each.participant.introduction, "answer", lambda: answer)
+    history.join("Emil")
+    history.sim.run_for(5.0)
+    late = history.programs[-1]
+    assert (late.other_game, late.participant.is_ready) == ("", True)

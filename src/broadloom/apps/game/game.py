@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from broadloom.apps.game.chance import Chance
+from broadloom.apps.game.entry import is_text
 from broadloom.apps.game.errors import IllegalActionError
 
 State = dict[str, Any]
@@ -119,6 +120,12 @@ class Game(ABC):
 def identity_of(game: Game) -> str:
     """Members whose games have the same one play together."""
     return f"{game.name}/{len(game.seats())}"
+
+
+def is_identity(text: str) -> bool:
+    """Whether text of another member can be one, and can be shown."""
+    name, _, players = text.rpartition("/")
+    return bool(name) and is_text(text) and text.isprintable() and players.isascii() and players.isdigit()
 
 
 class GameCheckError(AssertionError):

@@ -9,7 +9,8 @@ the other. A member is known by its answer and by what it broadcasts. Those on w
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.apps.game.entry import TEXT_MAX, decode_message, to_json
+from broadloom.apps.game.entry import decode_message, to_json
+from broadloom.apps.game.game import is_identity
 
 if TYPE_CHECKING:
     from broadloom.apps.game.participant import Participant
@@ -83,7 +84,7 @@ class Introduction:
     def _on_answer(self, other: int, data: bytes | None) -> None:
         self._pending_count -= 1
         match decode_message(data or b""):
-            case {"game": str(identity), "is_introduced": bool(is_introduced)}:
+            case {"game": str(identity), "is_introduced": bool(is_introduced)} if is_identity(identity):
                 self._answers[other] = Answer(identity, is_introduced)
                 self.note(other, identity)
                 if is_introduced and not self._is_over:
@@ -99,4 +100,4 @@ class Introduction:
         self._is_over = True
         self._is_introduced = identity == self._participant.identity
         if not self._is_introduced and not self._participant.is_closed:
-            self._participant.runtime.on_other_game(identity[:TEXT_MAX])
+            self._participant.runtime.on_other_game(identity)
