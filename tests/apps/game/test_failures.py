@@ -151,6 +151,18 @@ async def test_program_that_reads_too_slowly_learns_how_many_changes_it_missed(
         assert received == [game.Missed(2), game.Started(2), game.Started(3), game.Started(4)]
 
 
+async def test_line_that_a_game_cannot_turn_into_an_action_is_illegal() -> None:
+    class Odd(FreeArena):
+        def typed(self, state: game.State, role: str, text: str) -> Any:
+            return answers[text]
+
+    answers = {"nothing": None, "no values": ("run", None), "a list": ("run", [1]), "number as key": ("run", {1: 2})}
+    async with game.join(unique_name(), of=Odd(1), name="Anna", **OPTIONS) as play:
+        for text in answers:
+            with pytest.raises(game.IllegalActionError, match=f"Arena cannot read '{text}'"):
+                await play.typed(text)
+
+
 async def test_role_that_the_game_does_not_have_is_named() -> None:
     with pytest.raises(game.NoRoleError, match="choose one of red, blue"):
         async with game.join(unique_name(), of=Chain(2), name="Anna", role="pink", **OPTIONS):

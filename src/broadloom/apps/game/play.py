@@ -180,11 +180,12 @@ class Play(AppSession[Change]):
             raise IllegalActionError("you cannot act: the game has not started, or you have no role")
         try:
             name, values = self.game.typed(self.state, self.role, text)
+            acting = self.do(name, **values)
         except IllegalActionError:
             raise
         except Exception as problem:  # of a game that does not come with Broadloom
             raise IllegalActionError(f"{self.game.title} cannot read {text!r}: {problem!r}") from problem
-        await self.do(name, **values)
+        await acting
 
     async def arrived(self, role: str = ANY_ROLE, *, name: str = "", timeout_s: float = JOIN_TIMEOUT_S) -> None:
         """Take a role. The name on a ticket comes before `name`. Raises `RoleTakenError` and `NoRoleError`."""
