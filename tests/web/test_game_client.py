@@ -10,6 +10,7 @@ import broadloom
 from broadloom.channel import Channel
 from broadloom.web.game_client import GameClient, GameWindow
 from broadloom.web.own_peer import OwnPeer
+from broadloom.web.sources import Sources
 from tests.channel.joined import QUICK, connected_channels
 from tests.support import TIMEOUT_S, eventually
 
@@ -65,6 +66,55 @@ async def test_double_click_enters_a_game_once_and_the_monitor_reports_its_playe
         await eventually(lambda: getattr(lobby.activity("maze"), "players", None) == players, "a report")
         await window.close()
         assert not client._open_plays
+
+
+async def fail() -> None:
+    raise RuntimeError("a fault")
+
+
+async def test_lobby_and_other_players_are_left_if_one_player_cannot_leave() -> None:
+    gate = asyncio.Event()
+    gate.set()
+    async with joined_client(gate) as client:
+        windows = [GameWindow(client) for _ in range(2)]
+        plays = []
+        for window, player in zip(windows, ("Anna", "Ben"), strict=True):
+            await window.enter("maze", player)
+            assert window.entered is not None
+            plays.append(window.entered.play)
+        assert windows[0].entered is not None
+        windows[0].entered._stack.push_async_callback(fail)
+        left: list[str] = []
+        client._stack.callback(left.append, "lobby")
+        with pytest.raises(RuntimeError, match="a fault"):
+            await client.close()
+        assert [each.is_ended for each in plays] == [True, True]
+        assert left == ["lobby"]
+
+
+async def test_own_peer_leaves_after_all_clients_if_one_of_them_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[str] = []
+    sources, can_close = Sources(), asyncio.Event()
+
+    async def close_group() -> None:
+        await can_close.wait()
+        closed.append("group")
+
+    async def close_switch() -> None:
+        can_close.set()
+        await fail()
+
+    async def close_own_peer() -> None:
+        closed.append("own peer")
+
+    monkeypatch.setattr(sources.group_client, "close", close_group)
+    monkeypatch.setattr(sources.switch_client, "close", close_switch)
+    monkeypatch.setattr(sources.own_peer, "close", close_own_peer)
+    with pytest.raises(RuntimeError, match="a fault"):
+        await sources.close()
+    assert closed == ["group", "own peer"]
 
 
 async def test_players_of_all_windows_leave_at_once() -> None:

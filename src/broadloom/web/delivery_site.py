@@ -15,6 +15,7 @@ from broadloom.apps import delivery
 from broadloom.errors import BroadloomError
 from broadloom.security import Ticket
 from broadloom.web.bills import Bills
+from broadloom.web.own_peer import close_all
 from broadloom.web.visitor import Visitor
 
 VISITORS_MAX = 64
@@ -97,4 +98,4 @@ class DeliverySite:
         if self._idle_task is not None:
             self._idle_task.cancel()
             await asyncio.gather(self._idle_task, return_exceptions=True)
-        await asyncio.gather(*(self.sign_out(session) for session in tuple(self._visitors)))
+        await close_all(*(self.sign_out(session) for session in tuple(self._visitors)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broadloom.apps.game import Play
 from broadloom.apps.game.lobby import Lobby, opened
 from broadloom.apps.game.monitor import monitoring, reporting
-from broadloom.web.own_peer import OwnPeer, PageClient
+from broadloom.web.own_peer import OwnPeer, PageClient, close_all
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -54,8 +54,10 @@ class GameClient(PageClient):
         self._open_plays.pop(entered, None)
 
     async def close(self) -> None:
-        await asyncio.gather(*(entered.close() for entered in list(self._open_plays)))
-        await super().close()
+        try:
+            await close_all(*(entered.close() for entered in list(self._open_plays)))
+        finally:
+            await super().close()
 
 
 class GamePlay:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import broadloom
 from broadloom.apps.conference import ConferenceError, Meeting
-from broadloom.web.own_peer import JOIN_TIMEOUT_S, OwnPeer
+from broadloom.web.own_peer import JOIN_TIMEOUT_S, OwnPeer, close_all
 
 SEATS_MAX = 24
 """Windows that take part at the same time: each has a peer of its own."""
@@ -76,5 +76,7 @@ class ReviewSeats:
     async def close(self) -> None:
         async with self._joining:
             self._is_closed = True
-        await asyncio.gather(*map(self.leave, list(self._seats)))
-        await self._shared_stack.aclose()
+        try:
+            await close_all(*map(self.leave, list(self._seats)))
+        finally:
+            await self._shared_stack.aclose()

@@ -16,7 +16,7 @@ from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.game_client import Connect, GameClient
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
-from broadloom.web.own_peer import OwnPeer
+from broadloom.web.own_peer import OwnPeer, close_all
 from broadloom.web.peer_timeline import PeerTimeline
 from broadloom.web.review_seats import ReviewSeats
 from broadloom.web.switch_client import SwitchClient
@@ -144,15 +144,17 @@ class Sources:
     async def close(self) -> None:
         for task in self._loading.values():
             task.cancel()
-        await asyncio.gather(
-            self.group_client.close(),
-            self.switch_client.close(),
-            self.auction_client.close(),
-            self.review_seats.close(),
-            self.game_client.close(),
-            *([self.delivery.close()] if self.delivery is not None else []),
-        )
-        await self.own_peer.close()
+        try:
+            await close_all(
+                self.group_client.close(),
+                self.switch_client.close(),
+                self.auction_client.close(),
+                self.review_seats.close(),
+                self.game_client.close(),
+                *([self.delivery.close()] if self.delivery is not None else []),
+            )
+        finally:
+            await self.own_peer.close()
 
     # -- histories
 
