@@ -97,6 +97,21 @@ def check_different_games(seed: int, relay: type[Relay]) -> None:
     assert late.other_game == first
 
 
+@pytest.mark.parametrize("relay", [Relay, FreeRelay], ids=["agreed", "free"])
+def test_wrong_one_of_two_games_that_many_programs_start_ends_soon(relay: type[Relay]) -> None:
+    sim = Simulation(3, SimulationSettings(roster=True))
+    nodes = [sim.add_peer() for _ in range(24)]
+    assert sim.run_until(lambda: all(len(each.peer.roster.peer_ids()) == len(nodes) for each in nodes), 90.0)
+    programs = []
+    for number, node in enumerate(nodes):
+        game = relay()
+        game.roles = {"runner": 2 + number % 2}
+        programs.append(SimGame(node, game, "", ""))
+    first = min(programs, key=lambda each: each.peer_id).participant.identity
+    wrong = [each for each in programs if each.participant.identity != first]
+    assert sim.run_until(lambda: all(each.other_game == first for each in wrong), 3.0)
+
+
 @pytest.mark.parametrize("is_free", [False, True], ids=["agreed", "free"])
 def test_member_with_another_state_reports_it_and_continues_with_that_of_the_others(is_free: bool) -> None:
     history = History(7, is_free=is_free)

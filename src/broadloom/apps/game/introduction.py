@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from broadloom.apps.game.participant import Participant
 
 ASK_TIMEOUT_S = 5.0
+ASKED_AT_ONCE_MAX = 4
+"""One by one would take long if many programs start together, and all of them many connections for one newcomer."""
 ALONE_S = 1.0
 """A member that sees no other one for this long is the first: that of a program that started together with it is
 listed by then."""
@@ -53,8 +55,8 @@ class Introduction:
             self._request(member)
 
     def ask(self, members: list[int]) -> None:
-        """Called several times a second: another member is asked each time, until one decides; after that the first
-        one, whose state may count."""
+        """Called several times a second: a few other members are asked each time, until one decides; after that the
+        first one, whose state may count."""
         self._is_elsewhere = {each: self._is_elsewhere[each] for each in members if each in self._is_elsewhere}
         if self._is_over:
             self.check(min(self.playing_here(members), default=self._participant.runtime.peer_id))
@@ -68,7 +70,8 @@ class Introduction:
                 self._end(self._participant.identity)
             return
         if unasked := [each for each in others if each not in self._answers]:
-            self._request(min(unasked))
+            for each in sorted(unasked)[:ASKED_AT_ONCE_MAX]:
+                self._request(each)
         elif not self._pending_count:
             self._decide(others)
 
