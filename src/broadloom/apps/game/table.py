@@ -15,6 +15,7 @@ from broadloom.apps.game.chance import Chance
 from broadloom.apps.game.entry import Entry, Kind, to_json
 from broadloom.apps.game.errors import IllegalActionError
 from broadloom.apps.game.game import Action, Game, GameOrder, Result, State
+from broadloom.apps.nesting import levels_of
 
 STATE_NESTING_MAX = 64
 """Levels of lists and dictionaries in a state: more than in the values of an action, from which it may be made."""
@@ -197,19 +198,14 @@ def _check_json(before: State, after: State, result: Result | None) -> None:
 
 
 def _check_values(state: State) -> None:
-    """Raises `ValueError` for what JSON would change, and for too many levels. As `is_too_deep`, without recursion."""
-    level: list[Any] = [state]
-    for _ in range(STATE_NESTING_MAX + 1):
-        level = [each for each in level if isinstance(each, dict | list | tuple)]
-        if not level:
-            return
+    """Raises `ValueError` for what JSON would change, and for too many levels."""
+    for number, level in enumerate(levels_of(state), 1):
+        if number > STATE_NESTING_MAX:
+            raise ValueError(f"a state has at most {STATE_NESTING_MAX} levels of lists and dictionaries")
         if any(isinstance(each, tuple) for each in level):
             raise ValueError("a state has lists instead of tuples")
-        dicts = [each for each in level if isinstance(each, dict)]
-        if not all(isinstance(key, str) for each in dicts for key in each):
+        if not all(isinstance(key, str) for each in level if isinstance(each, dict) for key in each):
             raise ValueError("a dictionary in a state has text as keys")
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
-    raise ValueError(f"a state has at most {STATE_NESTING_MAX} levels of lists and dictionaries")
 
 
 def _result_of(values: Any) -> Result | None:
