@@ -8,7 +8,7 @@ async with conference.join("review/wing-7", name="Anna") as meeting:
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from broadloom.apps.conference import live
@@ -142,15 +142,11 @@ class Meeting(Participation):
     async def floor(self, timeout_s: float = TIMEOUT_S) -> AsyncIterator[Self]:
         """Lead while the block runs; other tasks of this program wait. Do not nest it. Raises
         `FloorTimeoutError`."""
-        deadline = self.now() + timeout_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._floor_lock.acquire()
-        except TimeoutError:
-            raise self._no_floor(timeout_s) from None
-        try:
+        async with AsyncExitStack() as stack:
             try:
-                await self._get_floor(deadline)
+                async with asyncio.timeout(timeout_s):
+                    await stack.enter_async_context(self._floor_lock)
+                    await self._get_floor()
             except (TimeoutError, OrderTimeoutError):
                 raise self._no_floor(timeout_s) from None
             try:
@@ -158,14 +154,11 @@ class Meeting(Participation):
             finally:
                 if not self.is_ended and self.leader == self.me:
                     await self.release_floor()
-        finally:
-            self._floor_lock.release()
 
-    async def _get_floor(self, deadline: float) -> None:
+    async def _get_floor(self) -> None:
         try:
-            async with asyncio.timeout_at(deadline):
-                await self.request_floor()
-                await self._wait_until(lambda: self.is_leader)
+            await self.request_floor()
+            await self._wait_until(lambda: self.is_leader)
         except BaseException:
             if not self.is_ended:  # otherwise this program would lead later, without knowing it
                 self._start_best_effort(self._do, ReleaseFloor())
