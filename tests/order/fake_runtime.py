@@ -61,6 +61,11 @@ class FakeOrderRuntime:
                 first[2](*first[3])
         self.clock_s = end
 
+    def pause(self, duration_s: float) -> None:
+        """The program does not run for this time. Then its timers run first."""
+        self.clock_s += duration_s
+        self.run_for(0)
+
     def broadcast(self, data: bytes) -> None:
         self.broadcasts.append(decode(data))
 

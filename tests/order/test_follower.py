@@ -3,7 +3,18 @@
 from broadloom.order.catch_up import make_page
 from broadloom.order.codec import encode
 from broadloom.order.log import LogEntry
-from broadloom.order.messages import Assign, Enter, Fetch, Run, Status, Submit, WatchSequencer
+from broadloom.order.messages import (
+    Assign,
+    Enter,
+    Fetch,
+    NewEpoch,
+    Run,
+    Status,
+    Submit,
+    Suspect,
+    Takeover,
+    WatchSequencer,
+)
 from broadloom.order.settings import PARTICIPANTS_MAX
 from broadloom.protocol.requests.outgoing import OutcomeKind
 from tests.order.fake_runtime import CONVERSATION, EPOCH, ME, OTHER, SEQUENCER, FakeOrderRuntime, log_of
@@ -122,3 +133,31 @@ def test_follower_enters_again_only_if_the_list_of_participants_has_room() -> No
         others = tuple(range(10_000, 10_000 + count))
         runtime.replica.on_message(SEQUENCER, Status(CONVERSATION, EPOCH, 0, log_of().chain, 0, others))
         assert len(runtime.sent(Enter)) - sent_before == entered
+
+
+def test_pause_of_the_program_is_not_silence_of_the_others() -> None:
+    """What they sent meanwhile is read after the timers have run. It took over, and the log forked."""
+    runtime = FakeOrderRuntime()
+    runtime.run_for(0.3)
+    runtime.pause(5)
+    assert not runtime.sent(Takeover)
+    runtime.follow()
+    runtime.replica.submit(b"mine")
+    runtime.run_for(0.3)
+    runtime.pause(5)
+    assert not runtime.sent(Suspect)
+    runtime.run_for(5)
+    assert len(runtime.sent(Suspect)) > 1, "it is silent"
+
+
+def test_candidate_that_was_paused_waits_for_votes_that_it_has_not_read() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    runtime.present.remove(SEQUENCER)
+    runtime.replica.on_member_gone(SEQUENCER)
+    runtime.run_for(0.3)
+    assert runtime.sent(Takeover)
+    runtime.pause(2.5)
+    assert not runtime.sent(NewEpoch)
+    runtime.run_for(2.5)
+    assert runtime.sent(NewEpoch), "the other one did not vote"

@@ -76,6 +76,9 @@ class Replica:
     ) -> None:
         """With voters, in mode `safe`."""
         self.runtime, self.id = runtime, conversation_id
+        self._tick_at = runtime.now()
+        """When the next tick is due."""
+        self._paused_s = 0.0
         self.settings = settings = settings or OrderSettings()
         self.me = runtime.peer_id
         self.role = Role.ENTERING
@@ -148,7 +151,7 @@ class Replica:
 
     def submit(self, data: bytes, key: bytes = b"") -> int:
         """Returns the number of the submission; `OrderRuntime.on_placed` follows."""
-        number = self.submissions.add_own(key, data, self.runtime.now())
+        number = self.submissions.add_own(key, data, self.now())
         self.broadcast(Submit(self.id, number, key, data))
         if self.is_sequencing:
             self.sequencer.schedule()
@@ -236,7 +239,7 @@ class Replica:
 
     def _on_submit(self, author: PeerId, message: Submit) -> None:
         self.participants.add((author,))
-        if self.submissions.add(author, message.submission_number, message.key, message.data, self.runtime.now()):
+        if self.submissions.add(author, message.submission_number, message.key, message.data, self.now()):
             if self.is_sequencing:
                 self.sequencer.schedule()
             else:
@@ -434,10 +437,21 @@ class Replica:
 
     # -- time
 
+    def now(self) -> float:
+        """The clock of all deadlines. It stops while this program is paused: what the others sent meanwhile is still
+        unread, and a program that took its own pause for their silence would fork the log."""
+        now = self.runtime.now()
+        late_s = now - self._tick_at - TICK_S
+        if late_s > 0:
+            self._paused_s += late_s
+            self._tick_at += late_s
+        return now - self._paused_s
+
     def _tick(self) -> None:
         if self.role is Role.CLOSED:
             return
-        now = self.runtime.now()
+        now = self.now()
+        self._tick_at = self.runtime.now() + TICK_S
         self.runtime.call_later(TICK_S, self._tick)
         self.participants.refresh()
         self.joining.tick()

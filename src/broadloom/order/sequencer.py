@@ -42,7 +42,7 @@ class Sequencer:
     def start(self) -> None:
         self._acks = {}
         self._announced = self._replica.committed
-        self._status_at = self._replica.runtime.now()
+        self._status_at = self._replica.now()
         self.on_stored()
         self.schedule()
 
@@ -69,16 +69,16 @@ class Sequencer:
     def schedule(self) -> None:
         """At once if nothing was assigned lately; a busy sequencer collects submissions for a moment."""
         if self._flush_timer is None:
-            runtime = self._replica.runtime
-            is_busy = runtime.now() - self._flushed_at < BATCH_S
-            self._flush_timer = runtime.call_later(BATCH_S if is_busy else 0.0, self.flush)
+            replica = self._replica
+            is_busy = replica.now() - self._flushed_at < BATCH_S
+            self._flush_timer = replica.runtime.call_later(BATCH_S if is_busy else 0.0, self.flush)
 
     def flush(self) -> None:
         self._flush_timer = None
         replica = self._replica
         if not replica.is_sequencing:
             return
-        self._flushed_at = replica.runtime.now()
+        self._flushed_at = replica.now()
         first_index = replica.log.end + 1
         entries, runs, has_more = self._collect()
         committed = replica.committed
@@ -156,7 +156,7 @@ class Sequencer:
         self._status_timer = None
         replica = self._replica
         if replica.is_sequencing:
-            self._status_at = replica.runtime.now()
+            self._status_at = replica.now()
             participants = replica.participants.all[:PARTICIPANTS_MAX]
             replica.broadcast(
                 Status(

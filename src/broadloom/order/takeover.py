@@ -35,7 +35,7 @@ class TakeoverAttempt:
         self._is_merge = is_merge
         """Logs have forked, so all that are there must vote: two members that distrusted each other would go on taking
         over from each other, each without the other's vote."""
-        self._started_at = self._sent_at = replica.runtime.now()
+        self._started_at = self._sent_at = replica.now()
         self._votes: dict[PeerId, Vote] = {replica.me: replica.make_vote(epoch)}
         self._absent: dict[PeerId, None] = {without: None}
         """Participants that are not waited for: the former sequencer, and those that are gone."""
@@ -76,6 +76,8 @@ class TakeoverAttempt:
             self._replica.broadcast(Takeover(self._replica.id, self.epoch))
         if now - self._started_at >= self._replica.settings.takeover_timeout_s:
             self._replica.elections.give_up()
+        else:
+            self._check()  # after a pause, the timer was too early
 
     def _waiting_for(self) -> list[PeerId]:
         participants = self._replica.participants
@@ -105,7 +107,7 @@ class TakeoverAttempt:
         if self._has_ended or self._is_fetching:
             return
         replica = self._replica
-        is_late = replica.runtime.now() - self._started_at >= replica.settings.takeover_s * 0.999
+        is_late = replica.now() - self._started_at >= replica.settings.takeover_s * 0.999
         if replica.policy.can_decide(self._votes, self._waiting_for(), is_late=is_late):
             self._decide()
 

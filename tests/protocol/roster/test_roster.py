@@ -4,7 +4,7 @@ import pytest
 
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.roster.member import LossCause, MemberLost
-from broadloom.protocol.roster.sync import INCOMPLETE_S_MAX, UNANSWERED_S_MAX, WANT_INTERVAL_S
+from broadloom.protocol.roster.sync import COMPLETE_S_MAX, INCOMPLETE_S_MAX, WANT_INTERVAL_S
 from broadloom.wire.codec import number_of
 from broadloom.wire.fields import BUCKET_COUNT, ROSTER_RECORDS_MAX
 from broadloom.wire.link_messages import Heartbeat
@@ -324,7 +324,7 @@ def test_newcomer_does_not_wait_forever_for_neighbors_that_only_send_digests() -
     (first,) = linked(runtime, peer, 2)
     peer.roster.sync.begin()
     first.remote_sends(RosterDigest(1))
-    runtime.advance(INCOMPLETE_S_MAX + UNANSWERED_S_MAX - 0.1)
+    runtime.advance(COMPLETE_S_MAX - 0.1)
     assert not peer.roster.sync.is_complete
     runtime.advance(0.2)
     assert peer.roster.sync.is_complete
@@ -343,7 +343,7 @@ def test_roster_is_not_complete_while_its_records_are_requested() -> None:
     second.remote_sends(RosterDigest(1))
     second.remote_sends(RosterVersions(ALL_BUCKETS, False, many))
     requesting_s = len(many) / ROSTER_RECORDS_MAX * WANT_INTERVAL_S
-    assert requesting_s > INCOMPLETE_S_MAX + UNANSWERED_S_MAX
+    assert INCOMPLETE_S_MAX < requesting_s < COMPLETE_S_MAX
     runtime.advance(requesting_s)
     assert not peer.roster.sync.is_complete
     runtime.advance(INCOMPLETE_S_MAX + 1)
@@ -353,14 +353,50 @@ def test_roster_is_not_complete_while_its_records_are_requested() -> None:
 def test_newcomer_does_not_wait_forever_for_a_neighbor_that_is_gone() -> None:
     runtime = FakeRuntime()
     peer = newcomer(runtime)
-    first, _ = linked(runtime, peer, 2, 3)
+    first, second = linked(runtime, peer, 2, 3)
     peer.roster.sync.begin()
     first.remote_sends(RosterDigest(1))
     first.remote_sends(RosterVersions(ALL_BUCKETS, False, (RecordVersion(7, 1, 0),)))
     first.remote_closes()
-    runtime.advance(UNANSWERED_S_MAX - 0.1)
+    second.remote_sends(RosterDigest(1))
+    runtime.advance(COMPLETE_S_MAX - 0.1)
     assert not peer.roster.sync.is_complete
     runtime.advance(0.2)
+    assert peer.roster.sync.is_complete
+
+
+@pytest.mark.parametrize("count", [1, 60, 5000])
+def test_neighbor_that_lists_members_without_end_delays_nothing_for_long(count: int) -> None:
+    """What the others list is requested, and the roster of a newcomer is complete in time."""
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    liar, honest = linked(runtime, peer, 2, 3)
+    peer.roster.sync.begin()
+    for second in range(30):
+        phantoms = (RecordVersion(10_000 + second * count + each, 1, 0) for each in range(count))
+        liar.remote_sends(
+            RosterBuckets((second + 1,) * BUCKET_COUNT), RosterVersions(ALL_BUCKETS, True, tuple(phantoms))
+        )
+        if second == 3:
+            honest.remote_sends(RosterDigest(1), RosterVersions(ALL_BUCKETS, False, (RecordVersion(7, 1, 0),)))
+        assert not peer.roster.sync.is_complete
+        runtime.advance(1)
+    assert (7,) in [request.members for request in honest.sent_messages(RosterWant)]
+    runtime.advance(0.1)
+    assert peer.roster.sync.is_complete
+    assert not liar.closed
+
+
+def test_newcomer_waits_for_all_that_two_neighbors_list() -> None:
+    runtime = FakeRuntime()
+    peer = newcomer(runtime)
+    first, second = linked(runtime, peer, 2, 3)
+    for neighbor, listed in ((first, 7), (second, 8)):
+        neighbor.remote_sends(RosterDigest(1), RosterVersions(ALL_BUCKETS, False, (RecordVersion(listed, 1, 0),)))
+    for neighbor, record_of_it in ((second, record(3, ME, 8, incarnation=2)), (first, record(2, ME, 7, incarnation=2))):
+        assert not peer.roster.sync.is_complete
+        runtime.advance(1)
+        neighbor.remote_sends(records(record(8, 3), record(7, 2), record_of_it))
     assert peer.roster.sync.is_complete
 
 

@@ -126,7 +126,26 @@ def test_rosters_are_right_after_each_scenario(scenario: str, hostile: int) -> N
     (chosen.with_hostile(hostile) if hostile else chosen).run(7, 16)
 
 
+def test_loss_of_a_connected_member_is_a_violation_unless_it_is_eclipsed() -> None:
+    simulation = grown(12)
+    simulation.run_for(30)
+    assert simulation.roster_checker is not None
+    victim, *others = simulation.alive
+    neighbors = [each for each in others if each.peer.me.peer_id in victim.peer.links.neighbors]
+    observers = [each for each in others if each not in neighbors]
+    for hostile, observer in zip(neighbors[:3], observers, strict=False):
+        member = observer.peer.roster.get(victim.peer.me.peer_id)
+        assert member is not None
+        with pytest.raises(GuaranteeViolation, match="which is alive and connected"):
+            simulation.roster_checker.on_event(observer, MemberLost(member, LossCause.DEAD))
+        hostile.is_hostile = True
+    member = observers[3].peer.roster.get(victim.peer.me.peer_id)
+    assert member is not None
+    simulation.roster_checker.on_event(observers[3], MemberLost(member, LossCause.DEAD))
+
+
 def check_quiet_and_killed(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
+    simulation.run_for(30)  # until the last clusters are dissolved: new links are news
     counted = count_frames(monkeypatch)
     simulation.run_for(30)
     assert sum(counted[number] for number in ROSTER_NUMBERS) == 0

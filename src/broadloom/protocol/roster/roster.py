@@ -65,7 +65,7 @@ class Roster:
         """Former neighbors that became silent, and when."""
         self._publish_timer: Timer | None = None
         self._publish_at = 0.0
-        self._published_at = -peer.settings.roster_publish_s
+        self._published_at = float("-inf")
         self._outbox: dict[PeerId, list[Link]] = {}
         """Records to relay, and the links that have them."""
         self._flush_timer: Timer | None = None
@@ -181,7 +181,7 @@ class Roster:
             if is_first:
                 self.sync.begin()
                 # Programs open their layers right after `connect`: the next record need not wait.
-                self._published_at -= self._peer.settings.roster_publish_s
+                self._published_at = float("-inf")
 
     def leave(self) -> None:
         """Flood our last record, before the links are closed."""
@@ -297,7 +297,7 @@ class Roster:
             self.sync.add(known)
         if record.is_leaving:
             self._presence.on_left(peer_id)
-            self.sync.on_accounted((peer_id,))
+            self.sync.on_found((peer_id,))
         elif known.state is MemberState.LEFT:
             known.state = MemberState.UNREACHABLE
         self._apply(self._graph.update(peer_id, None if record.is_leaving else record.neighbors))
@@ -309,7 +309,7 @@ class Roster:
         for peer_id in change.lost:
             self.sync.remove(self._known[peer_id])
             self._presence.on_lost(peer_id)
-        self.sync.on_accounted(change.reached)
+        self.sync.on_found(change.reached)
 
     def drop_excluded(self, is_excluded: "Callable[[Identity | None, PeerId], bool]") -> None:
         """Drop members that are no longer admitted. Their records are not accepted either: the credential is verified

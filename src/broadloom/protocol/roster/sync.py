@@ -6,6 +6,7 @@ A newcomer sends no digest until it has the records of a neighbor that sends one
 that they agree, and take themselves for the whole channel.
 """
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.roster.records import Allowance, KnownRecord
@@ -16,7 +17,7 @@ from broadloom.wire.roster_messages import RosterBuckets, RosterDigest, RosterRe
 from broadloom.wire.types import RecordVersion, SignedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from broadloom.protocol.roster.presence import Presence
     from broadloom.protocol.runtime import Timer
 
+TURN_RECORDS_MAX = 1024
+"""Records that are requested from one neighbor while others wait."""
 WANT_INTERVAL_S = 0.1
 """Pause between two requests for up to `ROSTER_RECORDS_MAX` records: verifying them takes 30 ms."""
 INCOMPLETE_S_MAX = 2.0
 """The roster of a newcomer counts as complete this long after its last request, although records that it expects have
 not come, because a neighbor is busy or members have died; or although all its neighbors are newcomers, because the
 first member died or they have much to request."""
-UNANSWERED_S_MAX = 8.0
-"""The same after the last neighbor that sent a digest: it does not list its records, or is gone."""
+COMPLETE_S_MAX = 30.0
+"""The roster of a newcomer counts as complete this long after it has connected, whatever its neighbors send or do not
+send."""
 FRUITLESS_MAX = 3
 COMPARE_BACKOFF_S = 60.0
 """After `FRUITLESS_MAX` comparisons with a neighbor that brought nothing new (clocks, revocation lists or limits
@@ -105,10 +109,13 @@ class RosterSync:
         self._source: NeighborSync | None = None
         """The neighbor from which records are requested."""
         self._wanted: list[PeerId] = []
+        self._listed: dict[NeighborSync, Sequence[RecordVersion]] = {}
+        """What neighbors have listed that is requested next. They take turns, so that none keeps the others waiting."""
         self._requested: dict[PeerId, None] = {}
         self._expected: dict[PeerId, None] | None = None
-        """Members that a newcomer knows of from its neighbor, and cannot reach yet; None before it has asked."""
+        """Members that a newcomer knows of from its neighbors, and cannot reach yet; None before one has answered."""
         self._deadline: Timer | None = None
+        self._complete_at = float("inf")
         self.is_complete = False
         """Whether all members that a neighbor knows of were reached once. The first member is complete at once."""
 
@@ -132,13 +139,18 @@ class RosterSync:
         self._send_digest(self.neighbors[link])
 
     def on_link_down(self, link: "Link") -> None:
-        if self._source is self.neighbors.pop(link):
-            self._finish()
+        neighbor = self.neighbors.pop(link)
+        self._listed.pop(neighbor, None)
+        if self._source is neighbor:
+            self._source, self._wanted = None, []
+            if not self._listed:
+                self._expected = None
 
     def begin(self) -> None:
         """Our first record is published."""
         if self.neighbors:
-            self._set_deadline(INCOMPLETE_S_MAX, is_last=False)
+            self._complete_at = self._peer.runtime.now() + COMPLETE_S_MAX
+            self._set_deadline(INCOMPLETE_S_MAX)
         else:
             self._complete()
         for neighbor in list(self.neighbors.values()):
@@ -238,12 +250,12 @@ class RosterSync:
             )
             if lacking:
                 link.send(RosterVersions(message.buckets, True, lacking))
-        wanted = [version.peer_id for version in message.versions if self._lacks(version)]
-        if self._source is None:
-            self._expect(message.versions)
-            self._source, self._wanted = neighbor, wanted
-            self._presence.is_syncing = True
-            self._request_next()
+        self._expect(message.versions)
+        if neighbor is not self._source:
+            self._listed[neighbor] = message.versions
+            if not self._presence.is_syncing:
+                self._presence.is_syncing = True
+                self._request_next()
 
     def _lacks(self, version: RecordVersion) -> bool:
         known = self._known.get(version.peer_id)
@@ -253,10 +265,12 @@ class RosterSync:
 
     def _expect(self, versions: tuple[RecordVersion, ...]) -> None:
         if not self.is_complete:
-            self._expected = {each.peer_id: None for each in versions if each.peer_id not in self._graph.reachable}
-            self.on_accounted(())
+            absent = (each.peer_id for each in versions if each.peer_id not in self._graph.reachable)
+            room = self._peer.settings.roster_max - len(self._expected or ())
+            self._expected = (self._expected or {}) | dict.fromkeys(islice(absent, max(0, room)))
+            self.on_found(())
 
-    def on_accounted(self, peer_ids: "Iterable[PeerId]") -> None:
+    def on_found(self, peer_ids: "Iterable[PeerId]") -> None:
         """These can be reached, or have left."""
         if self._expected is not None:
             for peer_id in peer_ids:
@@ -264,20 +278,20 @@ class RosterSync:
             if not self._expected:
                 self._complete()
 
-    def _set_deadline(self, delay_s: float, *, is_last: bool = True) -> None:
-        """After this time the roster counts as complete, unless records are being requested."""
+    def _set_deadline(self, delay_s: float) -> None:
+        """After this time the roster counts as complete, unless there is something to wait for."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self._peer.runtime.call_later(delay_s, self._on_deadline, is_last)
+        delay_s = min(delay_s, self._complete_at - self._peer.runtime.now())
+        self._deadline = self._peer.runtime.call_later(max(0.0, delay_s), self._on_deadline)
 
-    def _on_deadline(self, is_last: bool) -> None:
+    def _on_deadline(self) -> None:
         self._deadline = None
-        if self._source is not None:
-            return  # `_finish` sets the next one
-        if is_last or not any(each.digest_received for each in self.neighbors.values()):
+        has_answer = self._expected is not None or not any(each.digest_received for each in self.neighbors.values())
+        if (has_answer and not self._presence.is_syncing) or self._peer.runtime.now() >= self._complete_at:
             self._complete()
         else:
-            self._set_deadline(UNANSWERED_S_MAX)
+            self._set_deadline(COMPLETE_S_MAX)
 
     def _complete(self) -> None:
         self._expected = None
@@ -293,29 +307,31 @@ class RosterSync:
     # -- requesting
 
     def _request_next(self) -> None:
-        neighbor = self._source
-        if neighbor is None or not self._wanted:
+        if not self._wanted:
+            self._choose_source()
+        if self._source is None:
             self._finish()
             return
         batch, self._wanted = self._wanted[:ROSTER_RECORDS_MAX], self._wanted[ROSTER_RECORDS_MAX:]
         self._requested |= dict.fromkeys(batch)
-        neighbor.link.send(RosterWant(tuple(batch)))
-        self._peer.runtime.call_later(WANT_INTERVAL_S, self._continue, neighbor)
+        self._source.link.send(RosterWant(tuple(batch)))
+        self._peer.runtime.call_later(WANT_INTERVAL_S, self._request_next)
 
-    def _continue(self, neighbor: NeighborSync) -> None:
-        if self._source is neighbor:
-            self._request_next()
+    def _choose_source(self) -> None:
+        self._source = None
+        while self._listed and not self._wanted:
+            neighbor = next(iter(self._listed))
+            lacking = [version for version in self._listed.pop(neighbor) if self._lacks(version)]
+            if lacking:
+                self._source, self._wanted = neighbor, [version.peer_id for version in lacking[:TURN_RECORDS_MAX]]
+            if len(lacking) > TURN_RECORDS_MAX:
+                self._listed[neighbor] = lacking[TURN_RECORDS_MAX:]
 
     def _finish(self) -> None:
-        if self._source is not None and not self.is_complete:
-            if self._source.link in self.neighbors:
-                self._set_deadline(INCOMPLETE_S_MAX)
-            else:
-                self._expected = None
-                self._set_deadline(UNANSWERED_S_MAX)
-        self._source, self._wanted = None, []
         self._requested.clear()
         self._presence.is_syncing = False
+        if not self.is_complete:
+            self._set_deadline(INCOMPLETE_S_MAX)
 
     def on_stored(self, neighbor: NeighborSync, peer_id: PeerId) -> bool:
         """A new record was stored. Whether others may lack it too: all that a newcomer requests is known to them."""

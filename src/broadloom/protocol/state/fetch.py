@@ -86,7 +86,7 @@ class FetchedState(NamedTuple):
 class FetchFailure(NamedTuple):
     text: str
     reasons: dict[PeerId, str]
-    """Why each member that was asked did not serve."""
+    """Why each member that offers this state, and was asked, did not serve."""
 
 
 class StateFetch:

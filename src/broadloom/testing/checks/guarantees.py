@@ -158,18 +158,21 @@ def find_undelivered(
             if log.first_sequence > first:
                 label = message_label(author, log.first_sequence)
                 return 3, f"{node} started with {label} instead of {first}"
-            if log.missed and not allow_missed and (node, author) not in checker.excused:
+            missed = [each for each in log.missed if (node, (author, *each)) not in checker.eclipsed]
+            if missed and not allow_missed:
                 must_be_available = author in present or checker.left_cleanly(author)
-                available = _first_available(log, first, None if must_be_available else logs.values())
+                available = _first_available(missed, first, None if must_be_available else logs.values())
                 if available is not None:
                     label = message_label(author, available)
                     return 1, f"{node} missed {label}, which is available, although the fabric was connected again"
     return None
 
 
-def _first_available(log: "AuthorLog", first: int, others: "Iterable[AuthorLog] | None") -> int | None:
+def _first_available(
+    missed: "Iterable[tuple[int, int]]", first: int, others: "Iterable[AuthorLog] | None"
+) -> int | None:
     """Return the first message reported as missed that another log has. If `others` is None, every message counts."""
-    for low, high in log.missed:
+    for low, high in missed:
         for sequence in range(max(low, first), high + 1):
             if others is None or any(other.has(sequence) for other in others):
                 return sequence

@@ -78,7 +78,7 @@ class RosterChecker:
     def _check_loss(self, node: "SimNode", lost: "SimNode") -> None:
         parts = self._settled_parts()
         here, there = parts.get(node.peer.me.peer_id), parts.get(lost.peer.me.peer_id)
-        if here is not None and here == there and not self._simulation.checker.is_surrounded(lost):
+        if here is not None and here == there and not self._simulation.checker.is_eclipsed(lost):
             self._report(node, f"lost {lost}, which is alive and connected to it by links that are up for long")
 
     def _settled_parts(self) -> dict[PeerId, int]:

@@ -70,8 +70,8 @@ class StepChecker:
         """Authors that the owner has excluded, or that exceed their quota: who gets their messages is open."""
         self.fetching: dict[SimNode, None] = {}
         """Peers that fetch state: they may get older messages, which their state contains."""
-        self.excused: dict[tuple[SimNode, int], None] = {}
-        """Peers that reported available messages of an author as missed while they were surrounded."""
+        self.eclipsed: dict[tuple[SimNode, Missed], None] = {}
+        """What peers reported as missed, although it was available, while they were eclipsed."""
 
     # -- reported by nodes
 
@@ -136,16 +136,16 @@ class StepChecker:
             self.report_violation(2, node, f"reported {last} as missed, which was never sent")
         age_s = self._clock.now - times[missed.last_sequence - 1]
         if age_s < node.peer.settings.retention_s and self._is_available(missed):
-            if not self.is_surrounded(node):
+            if not self.is_eclipsed(node):
                 text = f"reported {last} as missed, which is available and only {age_s:.3f} s old"
                 self.report_violation(2, node, text)
-            self.excused[node, missed.author] = None
+            self.eclipsed[node, missed] = None
         self._write_trace(node, f"misses {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}")
 
     def _hostile_ids(self) -> dict[int, None]:
         return {each.peer.me.peer_id: None for each in self.connected_at if each.is_hostile}
 
-    def is_surrounded(self, node: "SimNode") -> bool:
+    def is_eclipsed(self, node: "SimNode") -> bool:
         """Whether most neighbors of a peer are hostile: together they can hide messages from it, and hide it from the
         rosters of others (docs/security.md)."""
         hostile = self._hostile_ids()
