@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from broadloom.apps import delivery
+from broadloom.channel.closable import close_all
 from broadloom.errors import BroadloomError
 from broadloom.security import Ticket
 from broadloom.web.bills import Bills
-from broadloom.web.own_peer import close_all
 from broadloom.web.visitor import Visitor
 
 VISITORS_MAX = 64

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from broadloom.apps.game import Play
 from broadloom.apps.game.lobby import Lobby, opened
 from broadloom.apps.game.monitor import monitoring, reporting
-from broadloom.web.own_peer import OwnPeer, PageClient, close_all
+from broadloom.channel.closable import close_all
+from broadloom.web.own_peer import OwnPeer, PageClient
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel

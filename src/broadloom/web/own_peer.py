@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from broadloom.testing.cluster.cluster import LocalCluster
 
 JOIN_TIMEOUT_S = 60.0
-
-
-async def close_all(*closing: Awaitable[None]) -> None:
-    """At the same time, and all of them if some fail. Raises the first problem."""
-    problems = [each for each in await asyncio.gather(*closing, return_exceptions=True) if each is not None]
-    if problems:
-        raise problems[0]
 
 
 class OwnPeer:

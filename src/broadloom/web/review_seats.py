@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack
 
 import broadloom
 from broadloom.apps.conference import ConferenceError, Meeting
-from broadloom.web.own_peer import JOIN_TIMEOUT_S, OwnPeer, close_all
+from broadloom.channel.closable import close_all
+from broadloom.web.own_peer import JOIN_TIMEOUT_S, OwnPeer
 
 SEATS_MAX = 24
 """Windows that take part at the same time: each has a peer of its own."""

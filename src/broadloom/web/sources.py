@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broadloom.channel.closable import close_all
 from broadloom.errors import BroadloomError
 from broadloom.rules import Rules
 from broadloom.web.auction_client import AuctionClient
@@ -16,7 +17,7 @@ from broadloom.web.delivery_site import DeliverySite
 from broadloom.web.game_client import Connect, GameClient
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
-from broadloom.web.own_peer import OwnPeer, close_all
+from broadloom.web.own_peer import OwnPeer
 from broadloom.web.peer_timeline import PeerTimeline
 from broadloom.web.review_seats import ReviewSeats
 from broadloom.web.switch_client import SwitchClient

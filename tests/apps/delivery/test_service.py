@@ -179,3 +179,18 @@ async def test_desk_that_closes_at_once_leaves_no_task_behind() -> None:
         desk = await room.desk()
         await desk.aclose()
         assert not desk._tasks
+
+
+async def test_directory_is_left_if_something_that_was_opened_with_it_cannot_be_closed() -> None:
+    class Faulty:
+        async def aclose(self) -> None:
+            raise RuntimeError("a fault")
+
+    async with Newsroom() as room:
+        await room.desk()
+        reader = await room.open("reader")
+        reader._open[Faulty()] = None
+        with pytest.raises(RuntimeError, match="a fault"):
+            await reader.leave()
+        assert not reader._channel.is_connected
+        reader._open.clear()

@@ -65,6 +65,23 @@ def test_crashes_alone_revoke_nothing(seed: int) -> None:
     assert run.metrics["sequencerchanged"] > 10
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_newcomer_that_is_paused_while_it_enters_follows_the_sequencer(seed: int) -> None:
+    """It took its pause for silence of the others, led an epoch of its own, and the log forked."""
+    run = scenario("available", {"do": "wait", "duration_s": 5}, peers=2).run(seed)
+    order, simulation = run.simulation.order, run.simulation
+    (epoch,) = {each.replica.log.epoch for each in order.replicas}
+    newcomer = simulation.add_peer()
+    while newcomer not in [each.node for each in order.replicas]:
+        assert simulation.clock.now < 30
+        simulation.run_for(0.001)
+    newcomer.pause()
+    simulation.run_for(2.5)
+    newcomer.resume()
+    order.finish(20)
+    assert {each.replica.log.epoch for each in order.replicas} == {epoch}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_takeover_is_quick_when_the_process_of_the_sequencer_ends(mode: str) -> None:
     run = scenario(mode, {"do": "wait", "duration_s": 5}, peers=12).run(1)

@@ -14,7 +14,7 @@ from broadloom.apps.delivery.membership import FINAL, Membership, MembershipStat
 from broadloom.apps.delivery.messages import Action
 from broadloom.apps.delivery.producer import ADVERT_HEADER
 from broadloom.channel import Channel
-from broadloom.channel.closable import AsyncClosable
+from broadloom.channel.closable import AsyncClosable, close_all
 from broadloom.channel.item_reader import ItemReader
 from broadloom.channel.subscription import Subscription
 from broadloom.errors import BroadloomError
@@ -160,8 +160,8 @@ class Feed(ItemReader[Item], AsyncClosable):
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
-        await asyncio.gather(*(each.end() for each in self._memberships.values()))
         self._service._open.pop(self, None)
+        await close_all(*(each.end() for each in self._memberships.values()))
 
 
 class FeedConnection:

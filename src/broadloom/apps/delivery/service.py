@@ -33,7 +33,7 @@ from broadloom.apps.delivery.messages import (
 )
 from broadloom.apps.delivery.subscribers import Account, Subscription, decode_account, decode_subscription
 from broadloom.channel import Channel
-from broadloom.channel.closable import AsyncClosable
+from broadloom.channel.closable import AsyncClosable, close_all
 from broadloom.errors import BusyError, NoAnswerError, PeerGoneError, RefusedError, RequestError, UnknownPeerError
 from broadloom.mailboxes import Change, ChangeKind, MailboxError, Mailboxes, Watch
 from broadloom.protocol.roster.member import Member
@@ -113,12 +113,14 @@ class Service(AsyncClosable):
 
     async def leave(self) -> None:
         """End all that was opened with it, and leave the directory."""
-        await asyncio.gather(*(each.aclose() for each in tuple(self._open)))
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
-        await self._boxes.aclose()
-        await self._channel.leave()
+        try:
+            await close_all(*(each.aclose() for each in tuple(self._open)))
+        finally:
+            if self._follower is not None:
+                self._follower.cancel()
+                await asyncio.gather(self._follower, return_exceptions=True)
+            await self._boxes.aclose()
+            await self._channel.leave()
 
     async def _follow(self, watch: Watch) -> None:
         async for change in watch:

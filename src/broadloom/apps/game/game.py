@@ -17,7 +17,6 @@ from broadloom.apps.game.entry import is_text
 from broadloom.apps.game.errors import IllegalActionError
 
 State = dict[str, Any]
-ROLES_MAX = 64
 
 
 class GameOrder(StrEnum):

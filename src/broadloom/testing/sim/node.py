@@ -38,7 +38,7 @@ class SimTimer:
         if node is None or not node.is_alive:
             return
         if node.is_delayed:
-            node.run(self._fire_deferred)
+            node.defer(self._fire_deferred)
         else:
             self._callback(*self._args)
 
@@ -107,6 +107,8 @@ class SimNode:
         self.on_event: Callable[[Event], None] | None = None
         self.connections: dict[SimConnection, None] = {}
         self._work_queue: deque[tuple[Callable[..., None], tuple[Any, ...], float]] = deque()
+        self._late_timers: list[Callable[[], None]] = []
+        """Due while the process was paused."""
         self._uplink_free_at = 0.0
         self._busy = False
         self._waits_for_quota = False
@@ -205,7 +207,8 @@ class SimNode:
         self.checker.on_departed(self, "host crashes" if host else "crashes")
 
     def pause(self) -> None:
-        """Stop the process, as with SIGSTOP: everything happens after `resume`."""
+        """Stop the process, as with SIGSTOP: everything happens after `resume`. Then the timers that are due run before
+        anything is read, as in uvloop."""
         self.is_paused = True
         self._paused_at = self.clock.now
 
@@ -214,6 +217,8 @@ class SimNode:
             self.checker.on_delay(self.clock.now - self._paused_at)
             self.resumed_at = self.clock.now
         self.is_paused = False
+        self._work_queue.extendleft((timer, (), 0.0) for timer in reversed(self._late_timers))
+        self._late_timers.clear()
         self._process_next()
 
     # -- the runtime of the peer
@@ -270,6 +275,13 @@ class SimNode:
             self._process_next()
         else:
             callback(*args)
+
+    def defer(self, timer: Callable[[], None]) -> None:
+        """A timer is due while the process is paused or busy."""
+        if self.is_paused:
+            self._late_timers.append(timer)
+        else:
+            self.run(timer)
 
     def _process_next(self) -> None:
         if self._busy or self.is_paused or not self._work_queue:
