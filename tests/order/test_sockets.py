@@ -166,6 +166,31 @@ async def test_conversation_can_be_closed_and_opened_again() -> None:
                                          if member.peer_id == channels[0].peer_id))  # fmt: skip
 
 
+async def test_conversation_opens_while_the_last_one_is_closed() -> None:
+    async with conversation(2) as (channels, (first, other)):
+        for number in range(5):
+            closing = asyncio.create_task(first.aclose())
+            await asyncio.sleep(0)
+            first = ordered(channels[0], f"next {number}", mode="available", settings=FAST)
+            await asyncio.gather(closing, first.submit(b"one"))
+        await first.aclose()
+        assert not channels[0]._layers
+        await other.submit(b"two")
+
+
+async def test_failed_conversation_does_not_keep_the_next_from_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise RuntimeError("a fault")
+
+    async with connected_channels(1) as (channel,):
+        with monkeypatch.context() as patched:
+            patched.setattr("broadloom.order.order.Replica", fail)
+            with pytest.raises(RuntimeError, match="a fault"):
+                ordered(channel, "one", mode="available")
+        async with ordered(channel, "one", mode="available") as order:
+            await order.submit(b"one")
+
+
 async def test_events_name_the_sequencer() -> None:
     async with connected_channels(1) as (channel,):
         async with ordered(channel, "solo", mode="available") as order:
@@ -248,6 +273,8 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"mode": "available", "voters": ["a", "b", "c"]}, ValueError, "every participant counts"),
     ({"mode": "available", "from_index": 0}, ValueError, "the first entry has the index 1"),
     ({"mode": "available", "from_index": "1"}, TypeError, "must be a whole number"),
+    ({"mode": "available", "settings": 5}, TypeError, "settings are OrderSettings, not int"),
+    ({"mode": "available", "store": "x"}, ValueError, 'a store is for the voters of mode="safe"'),
     ({"mode": "safe", "voters": ["me", "b", "c"]}, ValueError, "'me' is a voter: give it a store"),
 ]
 

@@ -133,6 +133,7 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
+        self._check_loop()
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
         return replace(
             status,

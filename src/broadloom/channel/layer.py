@@ -41,6 +41,7 @@ class Layer:
         """The layer passes what the application gives it through the filter of the channel itself, before it makes
         messages of it (`FilteredSender._filter_content`); its messages do not pass it again."""
         self._receives = on_batch is not None
+        self._is_closed = False
         if on_batch is not None:
             channel._layers.add(self._kind, on_batch)
 
@@ -103,9 +104,11 @@ class Layer:
     def close(self) -> None:
         """Remove the layer: its messages are counted as unknown from now on."""
         self._channel._check_loop()
+        if self._is_closed:
+            return  # another program part may have opened it again
+        self._is_closed = True
         self._channel._on_request(None, self._kind >> LAYER_SHIFT, 1)
         if self._receives:
-            self._receives = False
             self._channel._layers.remove(self._kind)
             self._channel._on_layers_changed()
             self._channel._on_callbacks_changed()

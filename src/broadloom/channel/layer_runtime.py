@@ -42,6 +42,8 @@ class LayerRuntime(ABC):
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
         self._queue_filled = asyncio.Event()
+        self._queue_sent = asyncio.Event()
+        self._queue_sent.set()
         self._window_open = asyncio.Event()
         self._window_open.set()
         self._pump_task: asyncio.Task[None] | None = None
@@ -108,6 +110,7 @@ class LayerRuntime(ABC):
         self.queued_bytes += len(data)
         if self.queued_bytes > PAUSE_BYTES:
             self._window_open.clear()
+        self._queue_sent.clear()
         self._queue_filled.set()
 
     @property
@@ -140,6 +143,7 @@ class LayerRuntime(ABC):
                 if self.queued_bytes < PAUSE_BYTES:
                     self._window_open.set()
             self._queue_filled.clear()
+            self._queue_sent.set()
             await self._queue_filled.wait()
 
     # -- called by the channel

@@ -38,6 +38,7 @@ class Membership(LoopBound):
 
     def identity(self, peer_id: PeerId) -> Identity | None:
         """The verified name and role of an author; None if the channel is not signed or the author is unknown."""
+        self._check_loop()
         if peer_id == self._node.id:
             return self._node.credentials.identity if self._node.credentials is not None else None
         verifier = self._node.peer.broadcaster.verifier
@@ -51,10 +52,12 @@ class Membership(LoopBound):
     def members(self) -> tuple[Member, ...]:
         """All members of the channel that this peer knows to be present, itself included, sorted by peer id. It is
         complete a moment after `connect` returns (`wait_for_roster`)."""
+        self._check_loop()
         return tuple(member for member in self._node.peer.roster.members() if not member.is_secondary)
 
     def member(self, peer_id: PeerId) -> Member | None:
         """The member with this id, if it is present."""
+        self._check_loop()
         return self._node.peer.roster.get(peer_id)
 
     async def wait_for_roster(self, timeout_s: float | None = None) -> tuple[Member, ...]:

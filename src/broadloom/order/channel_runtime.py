@@ -1,6 +1,7 @@
 """Ordered conversations over a real channel: `OrderLayer`, one for each channel, and `ChannelOrderRuntime`, one for
 each conversation."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -58,6 +59,7 @@ class OrderLayer(LayerRuntime):
         super().__init__(channel, LAYER, self._end)
         self.channel = channel
         self._conversations: dict[int, ChannelOrderRuntime] = {}
+        self._closing: asyncio.Task[None] | None = None
         self.malformed_count = 0
         self._layer._on_incoming(self._on_request, CONCURRENCY)
         self._open()
@@ -84,24 +86,34 @@ class OrderLayer(LayerRuntime):
         """With the last one the layer is closed, after what it has to send."""
         if self._conversations.get(conversation) is runtime:
             del self._conversations[conversation]
-            if self._forget_if_unused():
-                await self.close()
+            self.close_if_unused()
+            if self._closing is not None:
+                await asyncio.shield(self._closing)
 
     def close_if_unused(self) -> None:
-        if self._forget_if_unused():
-            self._loop.create_task(self.close())
+        """Once all is sent. A conversation that is opened until then keeps it open."""
+        if not self._conversations and self._closing is None:
+            self._closing = self._loop.create_task(self._close_when_sent())
 
-    def _forget_if_unused(self) -> bool:
-        if self._conversations or _layers.get(self.channel) is not self:
-            return False
-        del _layers[self.channel]
-        return True
+    async def _close_when_sent(self) -> None:
+        await self._queue_sent.wait()
+        if self._conversations:
+            self._closing = None
+            return
+        self._forget()
+        self._layer.close()  # before waiting: another one may be opened meanwhile
+        await self.close()
+
+    def _forget(self) -> None:
+        if _layers.get(self.channel) is self:
+            del _layers[self.channel]
 
     def _end(self) -> None:
         """The channel was left."""
         for runtime in list(self._conversations.values()):
             runtime.application._on_left()
         self._conversations.clear()
+        self._forget()
         self.close_if_unused()
 
     # -- sending

@@ -103,6 +103,20 @@ def test_nothing_is_counted_in_the_grace_period() -> None:
     assert max(found.charge(each, each, SIZE, each / 1e6, 0.0, each / 1e6) for each in range(1, 1000)) == 0
 
 
+@pytest.mark.parametrize("quiet_from_s", [0.5, 3.0, 9.0])
+def test_burst_after_the_grace_period_that_arrives_late_is_not_ahead(quiet_from_s: float) -> None:
+    """The receiver was paused meanwhile. The time in which the author was quiet counts from when it was last heard."""
+    found, author = AuthorMeter(QUOTA, 0, 0.0, 0.0, SLACK_S), Author()
+    author.now = quiet_from_s
+    author._send()
+    found.charge(1, 1, SIZE, quiet_from_s, 0.0, quiet_from_s)
+    author.now = 2 * GRACE_S
+    author.send_honestly(3 * GRACE_S)
+    _, *frames = author.frames
+    now = author.now + 0.05
+    assert max(found.charge(number, number, SIZE, sent_s, now - sent_s, now) for number, sent_s in frames) == 0
+
+
 def test_message_that_can_never_be_sent_waits_forever() -> None:
     pacer = Pacer(Quota(bytes_per_s=100), lambda: 0.0)
     assert pacer.delay_s(501) == float("inf")

@@ -36,6 +36,7 @@ class AuthorMeter:
         "_bytes_s",
         "_capacity_s",
         "_counting_from",
+        "_credit_from",
         "_credited_s",
         "_heard_at",
         "_highest",
@@ -56,6 +57,8 @@ class AuthorMeter:
         self._sent_s = sent_s
         self._heard_at = now
         self._ahead_s = CLOCK_AHEAD_S
+        self._credit_from = now
+        """When it was last heard without being counted: the next frame is credited with the time since then."""
         self._credited_s = 0.0
         self._messages_s, self._bytes_s = self._messages_capacity_s, self._capacity_s
         """How much more it may send, in seconds of its quota."""
@@ -74,6 +77,7 @@ class AuthorMeter:
         count, advance_s = max(0, last - self._highest), 0.0
         if not self.is_counting(now):
             self._ahead_s = CLOCK_AHEAD_S + age_s  # what is old now catches up
+            self._credit_from = now
             self._heard(count, last, sent_s, now)
             return 0.0
         self._measure(count, size, now)
@@ -82,7 +86,7 @@ class AuthorMeter:
             step_s = sent_s - self._sent_s
             if step_s < -CLOCK_STEP_S:
                 step_s = now - self._heard_at
-            limit_s = now - self._counting_from + self._ahead_s - self._credited_s
+            limit_s = now - self._credit_from + self._ahead_s - self._credited_s
             advance_s = max(0.0, min(step_s, limit_s))
             self._credited_s += advance_s
             self._heard(count, last, sent_s, now)
