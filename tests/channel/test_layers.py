@@ -93,3 +93,15 @@ async def test_failing_layer_does_not_break_the_channel(caplog: pytest.LogCaptur
         await one.broadcast(b"application")
         assert (await two.receive(20)).data == b"application"
     assert "the callback of the layer 'zz' failed" in caplog.text
+
+
+async def test_closed_layer_cannot_be_used_for_requests() -> None:
+    async with connected_channels(2) as (channel, caller):
+        layer = channel.layer("zz")
+        layer.close()
+        with pytest.raises(ValueError, match=r"the layer 'zz' was closed: open it again with channel\.layer"):
+            layer.on_request(lambda request: request.data)
+        again = channel.layer("zz")
+        again.on_request(lambda request: request.data)
+        layer.close()
+        assert (await caller.layer("zz").request(channel.peer_id, b"x")).data == b"x"

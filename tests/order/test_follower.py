@@ -1,5 +1,7 @@
 """A follower that misses something fetches it, until it has it."""
 
+import pytest
+
 from broadloom.order.catch_up import make_page
 from broadloom.order.codec import encode
 from broadloom.order.log import LogEntry
@@ -135,29 +137,42 @@ def test_follower_enters_again_only_if_the_list_of_participants_has_room() -> No
         assert len(runtime.sent(Enter)) - sent_before == entered
 
 
-def test_pause_of_the_program_is_not_silence_of_the_others() -> None:
+@pytest.mark.parametrize("age_s", [0.05, 0.3, 0.55, 0.8, 0.95])
+def test_pause_of_a_program_that_enters_is_not_silence_of_the_others(age_s: float) -> None:
     """What they sent meanwhile is read after the timers have run. It took over, and the log forked."""
     runtime = FakeOrderRuntime()
-    runtime.run_for(0.3)
+    runtime.run_for(age_s)
     runtime.pause(5)
+    runtime.run_for(0.1)
     assert not runtime.sent(Takeover)
+    runtime.run_for(1.5)
+    assert runtime.sent(Takeover), "they are silent"
+
+
+@pytest.mark.parametrize("age_s", [0.3, 1.5, 2.6, 2.8, 2.95])
+def test_pause_of_the_program_is_not_silence_of_the_sequencer(age_s: float) -> None:
+    runtime = FakeOrderRuntime()
     runtime.follow()
     runtime.replica.submit(b"mine")
-    runtime.run_for(0.3)
+    runtime.run_for(age_s)
     runtime.pause(5)
+    runtime.run_for(0.1)
     assert not runtime.sent(Suspect)
     runtime.run_for(5)
     assert len(runtime.sent(Suspect)) > 1, "it is silent"
 
 
-def test_candidate_that_was_paused_waits_for_votes_that_it_has_not_read() -> None:
+@pytest.mark.parametrize("age_s", [0.3, 1.0, 1.6, 1.8, 1.95])
+def test_candidate_that_was_paused_waits_for_votes_that_it_has_not_read(age_s: float) -> None:
     runtime = FakeOrderRuntime()
     runtime.follow()
     runtime.present.remove(SEQUENCER)
     runtime.replica.on_member_gone(SEQUENCER)
-    runtime.run_for(0.3)
-    assert runtime.sent(Takeover)
-    runtime.pause(2.5)
+    while not runtime.sent(Takeover):
+        runtime.run_for(0.01)
+    runtime.run_for(age_s)
+    runtime.pause(5)
+    runtime.run_for(0.1)
     assert not runtime.sent(NewEpoch)
     runtime.run_for(2.5)
     assert runtime.sent(NewEpoch), "the other one did not vote"

@@ -29,7 +29,7 @@ from broadloom import (
 from broadloom.order import Entry, OrderSettings, Resumed, SequencerChanged, Skipped, Stalled
 from broadloom.order.codec import LAYER
 from tests.channel.joined import QUICK, connected_channels, unique_name
-from tests.support import eventually, wait_until
+from tests.support import TIMEOUT_S, eventually, wait_until
 
 FAST = OrderSettings(stall_s=1.5)
 VOTERS = ["v0", "v1", "v2"]
@@ -168,14 +168,44 @@ async def test_conversation_can_be_closed_and_opened_again() -> None:
 
 async def test_conversation_opens_while_the_last_one_is_closed() -> None:
     async with conversation(2) as (channels, (first, other)):
-        for number in range(5):
+        for number in range(8):
             closing = asyncio.create_task(first.aclose())
-            await asyncio.sleep(0)
+            for _ in range(number):
+                await asyncio.sleep(0)
             first = ordered(channels[0], f"next {number}", mode="available", settings=FAST)
             await asyncio.gather(closing, first.submit(b"one"))
         await first.aclose()
         assert not channels[0]._layers
         await other.submit(b"two")
+
+
+async def test_conversation_whose_sender_was_cancelled_can_be_closed() -> None:
+    """The end of `asyncio.run` cancels all tasks at once."""
+    async with conversation(2) as (_, (order, _other)):
+        pump = order._layer._pump_task
+        assert pump is not None
+        pump.cancel()
+        async with asyncio.timeout(TIMEOUT_S):
+            await order.aclose()
+
+
+async def test_closed_conversation_does_not_wait_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected_channels(1) as (channel,):
+        one = ordered(channel, "one", mode="available")
+        closing = asyncio.create_task(one.aclose())
+        await asyncio.sleep(0)
+        async with ordered(channel, "other", mode="available") as other:
+            layer = other._layer
+            broadcast = layer._layer.broadcast
+
+            async def broadcast_and_more(data: bytes) -> int:
+                layer.broadcast(data)  # its queue is never empty
+                return await broadcast(data)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(layer._layer, "broadcast", broadcast_and_more)
+                async with asyncio.timeout(TIMEOUT_S):
+                    await closing
 
 
 async def test_failed_conversation_does_not_keep_the_next_from_opening(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
 """`AsyncClosable`: the base of what a program opens and closes with `async with`, or `aclose`."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Self
+
+log = logging.getLogger("broadloom")
 
 
 class AsyncClosable(ABC):
@@ -18,7 +21,10 @@ class AsyncClosable(ABC):
 
 
 async def close_all(*closing: Awaitable[None]) -> None:
-    """At the same time, and all of them if some fail. Raises the first problem."""
-    problems = [each for each in await asyncio.gather(*closing, return_exceptions=True) if each is not None]
+    """At the same time, and all of them if some fail. Raises the first problem, and logs the others."""
+    results = await asyncio.gather(*closing, return_exceptions=True)
+    problems = sorted((each for each in results if each is not None), key=lambda each: not isinstance(each, Exception))
+    for problem in problems[1:]:
+        log.error("not closed: %s", problem, exc_info=problem)
     if problems:
         raise problems[0]

@@ -80,6 +80,8 @@ class Layer:
 
     def on_request(self, handler: Handler | None, *, concurrency: int = 64) -> Callable[[], None]:
         """As `Channel.on_request`, for requests to this layer."""
+        if self._is_closed:
+            raise ValueError(f"the layer {self.mark!r} was closed: open it again with channel.layer")
         return self._channel._on_request(
             handler, self._kind >> LAYER_SHIFT, concurrency, is_filtered=self._filters_content
         )
@@ -105,13 +107,13 @@ class Layer:
         """Remove the layer: its messages are counted as unknown from now on."""
         self._channel._check_loop()
         if self._is_closed:
-            return  # another program part may have opened it again
-        self._is_closed = True
+            return  # another `Layer` may use the mark by now
         self._channel._on_request(None, self._kind >> LAYER_SHIFT, 1)
         if self._receives:
             self._channel._layers.remove(self._kind)
             self._channel._on_layers_changed()
             self._channel._on_callbacks_changed()
+        self._is_closed = True
 
 
 class Layers:

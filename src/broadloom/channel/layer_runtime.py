@@ -39,11 +39,10 @@ class LayerRuntime(ABC):
         self._layer._filters_content = True
         self._on_left = on_left
         self._is_open = False
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[bytes | asyncio.Future[None]] = deque()
+        """What is to be sent, and marks that are resolved when everything before them is sent."""
         self.queued_bytes = 0
         self._queue_filled = asyncio.Event()
-        self._queue_sent = asyncio.Event()
-        self._queue_sent.set()
         self._window_open = asyncio.Event()
         self._window_open.set()
         self._pump_task: asyncio.Task[None] | None = None
@@ -65,11 +64,9 @@ class LayerRuntime(ABC):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._pump_task is not None:
-            self._queue.append(b"")  # ends the pump
-            self._queue_filled.set()
             try:
                 async with asyncio.timeout(self._drain_timeout_s):
-                    await self._pump_task
+                    await self._wait_until_sent()
             except TimeoutError:
                 log.warning(
                     "%s: layer %s: %d bytes were not sent in time",
@@ -79,7 +76,17 @@ class LayerRuntime(ABC):
                 )
             finally:
                 self._window_open.set()  # nobody waits for what is not sent any more
+                self._pump_task.cancel()
+            await asyncio.gather(self._pump_task, return_exceptions=True)
         self._layer.close()
+
+    async def _wait_until_sent(self) -> None:
+        """Until what is in the queue now is sent, or cannot be sent any more."""
+        if self._pump_task is not None:
+            mark = self._loop.create_future()
+            self._queue.append(mark)
+            self._queue_filled.set()
+            await asyncio.wait((mark, self._pump_task), return_when=asyncio.FIRST_COMPLETED)
 
     # -- called by the core
 
@@ -110,7 +117,6 @@ class LayerRuntime(ABC):
         self.queued_bytes += len(data)
         if self.queued_bytes > PAUSE_BYTES:
             self._window_open.clear()
-        self._queue_sent.clear()
         self._queue_filled.set()
 
     @property
@@ -132,8 +138,9 @@ class LayerRuntime(ABC):
         while True:
             while self._queue:
                 data = self._queue.popleft()
-                if not data:
-                    return
+                if isinstance(data, asyncio.Future):
+                    data.set_result(None)
+                    continue
                 try:
                     await self._layer.broadcast(data)
                 except BroadloomError as problem:
@@ -143,7 +150,6 @@ class LayerRuntime(ABC):
                 if self.queued_bytes < PAUSE_BYTES:
                     self._window_open.set()
             self._queue_filled.clear()
-            self._queue_sent.set()
             await self._queue_filled.wait()
 
     # -- called by the channel

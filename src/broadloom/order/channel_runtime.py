@@ -87,21 +87,21 @@ class OrderLayer(LayerRuntime):
         if self._conversations.get(conversation) is runtime:
             del self._conversations[conversation]
             self.close_if_unused()
-            if self._closing is not None:
+            if not self._conversations and self._closing is not None:
                 await asyncio.shield(self._closing)
 
     def close_if_unused(self) -> None:
-        """Once all is sent. A conversation that is opened until then keeps it open."""
+        """Close the layer when its queue is sent, unless a conversation is opened before that."""
         if not self._conversations and self._closing is None:
             self._closing = self._loop.create_task(self._close_when_sent())
 
     async def _close_when_sent(self) -> None:
-        await self._queue_sent.wait()
+        await self._wait_until_sent()
         if self._conversations:
             self._closing = None
             return
         self._forget()
-        self._layer.close()  # before waiting: another one may be opened meanwhile
+        self._layer.close()  # before the next wait: during it, another `OrderLayer` may be opened
         await self.close()
 
     def _forget(self) -> None:
@@ -113,7 +113,7 @@ class OrderLayer(LayerRuntime):
         for runtime in list(self._conversations.values()):
             runtime.application._on_left()
         self._conversations.clear()
-        self._forget()
+        self._forget()  # a program that opens a conversation now gets an error, and not this layer
         self.close_if_unused()
 
     # -- sending

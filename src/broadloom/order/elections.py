@@ -134,7 +134,7 @@ class Elections:
 
     def _is_needed(self, now: float) -> bool:
         replica = self._replica
-        if self.attempt is not None:
+        if self.attempt is not None or replica.was_paused:
             return False
         if self._retry_at is not None and now < self._retry_at:
             return False

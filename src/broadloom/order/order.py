@@ -96,6 +96,8 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         self.name = name
         self.mode = _checked_mode(mode)
         names = _checked_voters(self.mode, voters)
+        if self.mode is Mode.AVAILABLE and store is not None:
+            raise ValueError('a store is for the voters of mode="safe"; in mode="available" nothing is stored')
         if not isinstance(name, str):
             raise TypeError(f"the name of a conversation is text, not {type(name).__name__}")
         if not 0 < len(name.encode()) <= NAME_BYTES_MAX:
@@ -115,8 +117,6 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         self._end_reason: BroadloomError | None = None
         self._store: OrderStore | None = None
         self._id = conversation_id(self.mode, name, names)
-        if self.mode is Mode.AVAILABLE and store is not None:
-            raise ValueError('a store is for the voters of mode="safe"; in mode="available" nothing is stored')
         own_name = name_on_channel(channel, channel.peer_id)
         if own_name in names and store is None:
             raise ValueError(f"{own_name!r} is a voter: give it a store, the file that keeps what it has voted for")

@@ -79,6 +79,7 @@ class Replica:
         self._tick_at = runtime.now()
         """When the next tick is due."""
         self._paused_s = 0.0
+        self._reads_until = 0.0
         self.settings = settings = settings or OrderSettings()
         self.me = runtime.peer_id
         self.role = Role.ENTERING
@@ -438,21 +439,30 @@ class Replica:
     # -- time
 
     def now(self) -> float:
-        """The clock of all deadlines. It stops while this program is paused: what the others sent meanwhile is still
-        unread, and a program that took its own pause for their silence would fork the log."""
+        """The clock of deadlines. It stops while this program is paused."""
         now = self.runtime.now()
         late_s = now - self._tick_at - TICK_S
         if late_s > 0:
             self._paused_s += late_s
             self._tick_at += late_s
+            self._reads_until = now + TICK_S
         return now - self._paused_s
+
+    @property
+    def was_paused(self) -> bool:
+        """Whether this program was paused a moment ago. What the others sent meanwhile is read first, before a deadline
+        takes effect: a program that took its own pause for their silence would fork the log."""
+        self.now()
+        return self.runtime.now() < self._reads_until
 
     def _tick(self) -> None:
         if self.role is Role.CLOSED:
             return
-        now = self.now()
+        was_paused, now = self.was_paused, self.now()
         self._tick_at = self.runtime.now() + TICK_S
         self.runtime.call_later(TICK_S, self._tick)
+        if was_paused:
+            return
         self.participants.refresh()
         self.joining.tick()
         self.elections.tick(now)

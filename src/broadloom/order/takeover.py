@@ -77,7 +77,7 @@ class TakeoverAttempt:
         if now - self._started_at >= self._replica.settings.takeover_timeout_s:
             self._replica.elections.give_up()
         else:
-            self._check()  # after a pause, the timer was too early
+            self._check()  # the clock stops during a pause, so the timer may have fired before the deadline
 
     def _waiting_for(self) -> list[PeerId]:
         participants = self._replica.participants
@@ -107,7 +107,7 @@ class TakeoverAttempt:
         if self._has_ended or self._is_fetching:
             return
         replica = self._replica
-        is_late = replica.now() - self._started_at >= replica.settings.takeover_s * 0.999
+        is_late = not replica.was_paused and replica.now() - self._started_at >= replica.settings.takeover_s * 0.999
         if replica.policy.can_decide(self._votes, self._waiting_for(), is_late=is_late):
             self._decide()
 

@@ -387,6 +387,24 @@ def test_neighbor_that_lists_members_without_end_delays_nothing_for_long(count: 
     assert not liar.closed
 
 
+def test_two_neighbors_that_list_members_without_end_keep_no_returning_member_back() -> None:
+    runtime = FakeRuntime()
+    peer = member(runtime)
+    honest, *liars = linked(runtime, peer, 2, 3, 4)
+    honest.remote_sends(records(record(7, 2), record(2, ME, 7, incarnation=2)))
+    honest.remote_sends(records(record(2, ME, incarnation=3)))
+    runtime.advance(2)
+    assert member_events(runtime)[-1] == ("MemberLost", 7)
+    honest.remote_sends(records(record(2, ME, 7, incarnation=4)))
+    for second in range(90):
+        versions = tuple(RecordVersion(10_000 + 640 * second + each, 1, 0) for each in range(640))
+        for liar in liars:
+            liar.remote_sends(RosterBuckets((second + 1,) * BUCKET_COUNT), RosterVersions(ALL_BUCKETS, True, versions))
+        runtime.advance(1)
+    assert member_events(runtime)[-1] == ("MemberJoined", 7)
+    assert not peer.roster.sync._requested
+
+
 def test_newcomer_waits_for_all_that_two_neighbors_list() -> None:
     runtime = FakeRuntime()
     peer = newcomer(runtime)

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from cryptography import x509
@@ -113,14 +114,13 @@ class Service(AsyncClosable):
 
     async def leave(self) -> None:
         """End all that was opened with it, and leave the directory."""
-        try:
-            await close_all(*(each.aclose() for each in tuple(self._open)))
-        finally:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._channel.leave)
+            stack.push_async_callback(self._boxes.aclose)
             if self._follower is not None:
-                self._follower.cancel()
-                await asyncio.gather(self._follower, return_exceptions=True)
-            await self._boxes.aclose()
-            await self._channel.leave()
+                stack.push_async_callback(asyncio.wait, (self._follower,))
+                stack.callback(self._follower.cancel)
+            await close_all(*(each.aclose() for each in tuple(self._open)))
 
     async def _follow(self, watch: Watch) -> None:
         async for change in watch:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from broadloom.protocol.roster.presence import Presence
     from broadloom.protocol.runtime import Timer
 
+SYNCING_S_MAX = 30.0
+"""Members that return are reported when the records of all are here, and after this time in any case."""
 TURN_RECORDS_MAX = 1024
 """Records that are requested from one neighbor while others wait."""
 WANT_INTERVAL_S = 0.1
@@ -108,10 +110,13 @@ class RosterSync:
         self._digest_at_tick = 0
         self._source: NeighborSync | None = None
         """The neighbor from which records are requested."""
+        self._is_requesting = False
+        self._syncing_until = 0.0
         self._wanted: list[PeerId] = []
         self._listed: dict[NeighborSync, Sequence[RecordVersion]] = {}
         """What neighbors have listed that is requested next. They take turns, so that none keeps the others waiting."""
         self._requested: dict[PeerId, None] = {}
+        """By a newcomer."""
         self._expected: dict[PeerId, None] | None = None
         """Members that a newcomer knows of from its neighbors, and cannot reach yet; None before one has answered."""
         self._deadline: Timer | None = None
@@ -251,11 +256,11 @@ class RosterSync:
             if lacking:
                 link.send(RosterVersions(message.buckets, True, lacking))
         self._expect(message.versions)
-        if neighbor is not self._source:
-            self._listed[neighbor] = message.versions
-            if not self._presence.is_syncing:
-                self._presence.is_syncing = True
-                self._request_next()
+        self._listed[neighbor] = message.versions
+        if not self._is_requesting:
+            self._is_requesting = self._presence.is_syncing = True
+            self._syncing_until = self._peer.runtime.now() + SYNCING_S_MAX
+            self._request_next()
 
     def _lacks(self, version: RecordVersion) -> bool:
         known = self._known.get(version.peer_id)
@@ -288,7 +293,7 @@ class RosterSync:
     def _on_deadline(self) -> None:
         self._deadline = None
         has_answer = self._expected is not None or not any(each.digest_received for each in self.neighbors.values())
-        if (has_answer and not self._presence.is_syncing) or self._peer.runtime.now() >= self._complete_at:
+        if (has_answer and not self._is_requesting) or self._peer.runtime.now() >= self._complete_at:
             self._complete()
         else:
             self._set_deadline(COMPLETE_S_MAX)
@@ -300,6 +305,7 @@ class RosterSync:
             self._deadline = None
         if not self.is_complete:
             self.is_complete = True
+            self._requested.clear()
             self._peer.trace("the roster is complete")
             for neighbor in list(self.neighbors.values()):
                 self._send_digest(neighbor)
@@ -312,8 +318,11 @@ class RosterSync:
         if self._source is None:
             self._finish()
             return
+        if self._peer.runtime.now() >= self._syncing_until:
+            self._presence.is_syncing = False
         batch, self._wanted = self._wanted[:ROSTER_RECORDS_MAX], self._wanted[ROSTER_RECORDS_MAX:]
-        self._requested |= dict.fromkeys(batch)
+        if not self.is_complete:
+            self._requested |= dict.fromkeys(batch)
         self._source.link.send(RosterWant(tuple(batch)))
         self._peer.runtime.call_later(WANT_INTERVAL_S, self._request_next)
 
@@ -329,7 +338,7 @@ class RosterSync:
 
     def _finish(self) -> None:
         self._requested.clear()
-        self._presence.is_syncing = False
+        self._is_requesting = self._presence.is_syncing = False
         if not self.is_complete:
             self._set_deadline(INCOMPLETE_S_MAX)
 
