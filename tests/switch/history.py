@@ -90,8 +90,10 @@ class RequestRecord:
         return self.out.message
 
     def turn_of(self, program: "HistoryProgram", handed_by: "HistoryProgram") -> int:
-        direct, hosted = (program.peer_id, ""), (handed_by.peer_id, program.program)
-        return max(turn for turn, asked in enumerate(self.out.asked) if asked in (direct, hosted))
+        """The last one of the program, as a handler or as a host of its own type, or of the host that passed it on."""
+        kind = program.program
+        possible = (program.peer_id, ""), (program.peer_id, kind), (handed_by.peer_id, kind)
+        return max(turn for turn, asked in enumerate(self.out.asked) if asked in possible)
 
 
 class HistoryRuntime(SimSwitchRuntime):

@@ -40,6 +40,10 @@ def test_deadline_of_a_request_holds_if_another_begins_while_one_ends() -> None:
     run_seed(1763)
 
 
+def test_program_whose_host_was_cut_off_may_handle_a_request_again_as_its_own_host() -> None:
+    run_seed(400092)
+
+
 def test_handler_that_was_cut_off_may_begin_after_the_next_one() -> None:
     run_seed(1095)
 

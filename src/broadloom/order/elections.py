@@ -39,7 +39,7 @@ class Elections:
         """A higher epoch that is not ours, and since when we know of it."""
         self._wants_merge = False
         self._timer: Timer | None = None
-        self._entered_at = replica.now()
+        self._entered_at = replica.clock.now()
 
     # -- what happens
 
@@ -71,7 +71,7 @@ class Elections:
     def on_voted(self) -> None:
         """We voted for another member's takeover."""
         self._end_attempt()
-        self._retry_at = self._replica.now() + self._replica.settings.takeover_timeout_s
+        self._retry_at = self._replica.clock.now() + self._replica.settings.takeover_timeout_s
 
     def on_epoch(self) -> None:
         """We follow a new sequencer, or are it."""
@@ -87,7 +87,7 @@ class Elections:
         """There is a sequencer with a higher epoch than ours, and it is not certain that its log continues ours. The
         sequencer of the lower epoch unites them; a follower acts only if it does not."""
         if self._foreign is None or epoch > self._foreign[0]:
-            since = self._foreign[1] if self._foreign is not None else self._replica.now()
+            since = self._foreign[1] if self._foreign is not None else self._replica.clock.now()
             self._foreign = epoch, since
 
     def merge(self) -> None:
@@ -101,7 +101,7 @@ class Elections:
         if self.attempt is not None:
             self.attempt.on_gone(peer_id)
         if replica.is_fenced and peer_id == replica.fence.sequencer:
-            self._retry_at = replica.now()
+            self._retry_at = replica.clock.now()
             self._schedule()
         elif peer_id == replica.log.epoch.sequencer and not replica.is_sequencing:
             self.suspect()
@@ -117,7 +117,7 @@ class Elections:
     def give_up(self) -> None:
         """Our takeover did not succeed. Others may try, and we again later."""
         self._end_attempt()
-        self._retry_at = self._replica.now() + self._replica.settings.rank_delay_s
+        self._retry_at = self._replica.clock.now() + self._replica.settings.rank_delay_s
         self._replica.on_gave_up()
 
     def _end_attempt(self) -> None:
@@ -134,7 +134,7 @@ class Elections:
 
     def _is_needed(self, now: float) -> bool:
         replica = self._replica
-        if self.attempt is not None or replica.was_paused:
+        if self.attempt is not None or replica.clock.was_paused:
             return False
         if self._retry_at is not None and now < self._retry_at:
             return False
@@ -180,7 +180,7 @@ class Elections:
 
     def _on_due(self) -> None:
         self._timer = None
-        if self._is_needed(self._replica.now()):
+        if self._is_needed(self._replica.clock.now()):
             self.start_takeover()
 
     def _without(self) -> PeerId:

@@ -74,13 +74,13 @@ class Follower:
                 self._drop_first()
                 continue
             if assignment.first_index != replica.log.end + 1:
-                self._waiting_since = replica.now()
+                self._waiting_since = replica.clock.now()
                 replica.joining.fetch_from_sequencer()
                 return
             entries = self._entries(assignment)
             if entries is None:
                 if self._waiting_since is None:
-                    self._waiting_since = replica.now()
+                    self._waiting_since = replica.clock.now()
                 return
             self._drop_first()
             try:

@@ -85,7 +85,7 @@ class Joining:
         replica.fence = fence
         if isinstance(replica.policy, SafePolicy):
             replica.policy.enrolled = fetched.enrolled
-        replica.submissions.put_back_own(removed, replica.now())
+        replica.submissions.put_back_own(removed, replica.clock.now())
         replica.submissions.drop_outdated()
         replica.delivery.start(log.end)
         replica.delivery.on_restart()

@@ -20,16 +20,16 @@ ABANDONED_S = 60.0
 class Liveness:
     def __init__(self, replica: "Replica") -> None:
         self._replica = replica
-        now = replica.now()
+        now = replica.clock.now()
         self._resent_at = self._progress_at = self._entered_at = self._dropped_at = now
         self._is_stalled = False
 
     def on_epoch(self) -> None:
         """What is pending goes to the new sequencer soon: it may not have received it."""
-        self._resent_at = self._replica.now() - self._replica.settings.resend_s + TICK_S
+        self._resent_at = self._replica.clock.now() - self._replica.settings.resend_s + TICK_S
 
     def on_progress(self) -> None:
-        self._progress_at = self._replica.now()
+        self._progress_at = self._replica.clock.now()
         if self._is_stalled:
             self._is_stalled = False
             self._replica.runtime.emit(Resumed())

@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from broadloom.order.catch_up import CatchUp, FetchedLog, make_page
+from broadloom.order.clock import PausableClock
 from broadloom.order.codec import OrderMessage, encode
 from broadloom.order.delivery import Delivery
 from broadloom.order.elections import Elections
@@ -76,10 +77,7 @@ class Replica:
     ) -> None:
         """With voters, in mode `safe`."""
         self.runtime, self.id = runtime, conversation_id
-        self._tick_at = runtime.now()
-        """When the next tick is due."""
-        self._paused_s = 0.0
-        self._reads_until = 0.0
+        self.clock = PausableClock(runtime)
         self.settings = settings = settings or OrderSettings()
         self.me = runtime.peer_id
         self.role = Role.ENTERING
@@ -152,7 +150,7 @@ class Replica:
 
     def submit(self, data: bytes, key: bytes = b"") -> int:
         """Returns the number of the submission; `OrderRuntime.on_placed` follows."""
-        number = self.submissions.add_own(key, data, self.now())
+        number = self.submissions.add_own(key, data, self.clock.now())
         self.broadcast(Submit(self.id, number, key, data))
         if self.is_sequencing:
             self.sequencer.schedule()
@@ -240,7 +238,7 @@ class Replica:
 
     def _on_submit(self, author: PeerId, message: Submit) -> None:
         self.participants.add((author,))
-        if self.submissions.add(author, message.submission_number, message.key, message.data, self.now()):
+        if self.submissions.add(author, message.submission_number, message.key, message.data, self.clock.now()):
             if self.is_sequencing:
                 self.sequencer.schedule()
             else:
@@ -438,28 +436,11 @@ class Replica:
 
     # -- time
 
-    def now(self) -> float:
-        """The clock of deadlines. It stops while this program is paused."""
-        now = self.runtime.now()
-        late_s = now - self._tick_at - TICK_S
-        if late_s > 0:
-            self._paused_s += late_s
-            self._tick_at += late_s
-            self._reads_until = now + TICK_S
-        return now - self._paused_s
-
-    @property
-    def was_paused(self) -> bool:
-        """Whether this program was paused a moment ago. What the others sent meanwhile is read first, before a deadline
-        takes effect: a program that took its own pause for their silence would fork the log."""
-        self.now()
-        return self.runtime.now() < self._reads_until
-
     def _tick(self) -> None:
         if self.role is Role.CLOSED:
             return
-        was_paused, now = self.was_paused, self.now()
-        self._tick_at = self.runtime.now() + TICK_S
+        was_paused, now = self.clock.was_paused, self.clock.now()
+        self.clock.on_tick()
         self.runtime.call_later(TICK_S, self._tick)
         if was_paused:
             return

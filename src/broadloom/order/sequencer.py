@@ -42,7 +42,7 @@ class Sequencer:
     def start(self) -> None:
         self._acks = {}
         self._announced = self._replica.committed
-        self._status_at = self._replica.now()
+        self._status_at = self._replica.clock.now()
         self.on_stored()
         self.schedule()
 
@@ -70,7 +70,7 @@ class Sequencer:
         """At once if nothing was assigned lately; a busy sequencer collects submissions for a moment."""
         if self._flush_timer is None:
             replica = self._replica
-            is_busy = replica.now() - self._flushed_at < BATCH_S
+            is_busy = replica.clock.now() - self._flushed_at < BATCH_S
             self._flush_timer = replica.runtime.call_later(BATCH_S if is_busy else 0.0, self.flush)
 
     def flush(self) -> None:
@@ -78,7 +78,7 @@ class Sequencer:
         replica = self._replica
         if not replica.is_sequencing:
             return
-        self._flushed_at = replica.now()
+        self._flushed_at = replica.clock.now()
         first_index = replica.log.end + 1
         entries, runs, has_more = self._collect()
         committed = replica.committed
@@ -156,7 +156,7 @@ class Sequencer:
         self._status_timer = None
         replica = self._replica
         if replica.is_sequencing:
-            self._status_at = replica.now()
+            self._status_at = replica.clock.now()
             participants = replica.participants.all[:PARTICIPANTS_MAX]
             replica.broadcast(
                 Status(

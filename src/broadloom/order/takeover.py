@@ -35,7 +35,7 @@ class TakeoverAttempt:
         self._is_merge = is_merge
         """Logs have forked, so all that are there must vote: two members that distrusted each other would go on taking
         over from each other, each without the other's vote."""
-        self._started_at = self._sent_at = replica.now()
+        self._started_at = self._sent_at = replica.clock.now()
         self._votes: dict[PeerId, Vote] = {replica.me: replica.make_vote(epoch)}
         self._absent: dict[PeerId, None] = {without: None}
         """Participants that are not waited for: the former sequencer, and those that are gone."""
@@ -107,7 +107,10 @@ class TakeoverAttempt:
         if self._has_ended or self._is_fetching:
             return
         replica = self._replica
-        is_late = not replica.was_paused and replica.now() - self._started_at >= replica.settings.takeover_s * 0.999
+        is_late = (
+            not replica.clock.was_paused
+            and replica.clock.now() - self._started_at >= replica.settings.takeover_s * 0.999
+        )
         if replica.policy.can_decide(self._votes, self._waiting_for(), is_late=is_late):
             self._decide()
 
