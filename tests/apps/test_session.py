@@ -45,7 +45,7 @@ async def test_session_is_closed_although_leaving_is_canceled_or_fails(monkeypat
                 await leaving
             assert meeting.is_ended
             assert not meeting._tasks
-            assert not meeting._layer._receives
+            assert meeting._layer._is_closed
             with pytest.raises(NotConnectedError, match="closed"):
                 await meeting._order.receive()
             await meeting.leave()

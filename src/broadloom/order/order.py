@@ -91,7 +91,7 @@ class Order(ItemReader[OrderItem], AsyncClosable):
         settings: OrderSettings | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(settings, OrderSettings | None):
+        if settings is not None and not isinstance(settings, OrderSettings):
             raise TypeError(f"settings are OrderSettings, not {type(settings).__name__}")
         self.name = name
         self.mode = _checked_mode(mode)
