@@ -145,6 +145,6 @@ def test_headless_demo_is_audited_by_spark() -> None:
 def test_headless_demo_survives_kill_of_40_of_200_peers() -> None:
     options = ["--headless", "--no-spark", "--peers", "200", "--kill", "40", "--duration", "20", "--json"]
     ended = run(*options, timeout_s=850)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     summary = json.loads(ended.stdout)
     assert (summary["killed"], summary["missed"], summary["problems"]) == (40, 0, [])

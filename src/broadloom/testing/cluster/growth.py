@@ -5,6 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broadloom.testing.errors import ClusterError
+from broadloom.testing.processes.control_protocol import CONNECT_TIMEOUT_S
 from broadloom.testing.processes.coordinator import joins_allowed
 from broadloom.testing.processes.pool import WorkerHandle
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 DEDICATED_PEERS = 4
 """The first peers have their own processes even if the others share, so that they can be paused individually."""
 ATTEMPTS_MAX = 2
-ADD_TIMEOUT_S = 30.0
+ADD_TIMEOUT_S = ATTEMPTS_MAX * CONNECT_TIMEOUT_S
+"""Until then a worker has reported that a peer is connected, or that its last attempt failed."""
 ADD_TIMEOUT_PER_PEER_S = 2.0
 
 

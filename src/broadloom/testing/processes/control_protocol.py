@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 LINE_BYTES_MAX = 64 << 20
+CONNECT_TIMEOUT_S = 60.0
+"""Of one attempt of a peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class WorkerConfig:
     signed: bool = False
     degree: int = 4
     size_bytes: int = 100
-    connect_timeout_s: float = 60.0
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
     tape: str = ""
     """Directory of the tapes; empty disables recording."""
     file_duration_s: float = 60.0
