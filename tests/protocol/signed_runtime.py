@@ -30,6 +30,7 @@ class FakeSigner:
 
     def __init__(self, peer_id: PeerId, role: Role = Role.PRODUCER) -> None:
         self.credential = b"%d %s" % (peer_id, role.value.encode())
+        self.signature_bytes = hashlib.sha256().digest_size
         self.revoked: set[PeerId] = set()
 
     def sign(self, data: bytes) -> bytes:
@@ -79,9 +80,19 @@ def signed(
     ttl_ms: int = 0,
 ) -> Broadcast:
     message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2, ttl_ms=ttl_ms)
+    return sign(message, role=role, channel=channel, sent_at=sent_at)
+
+
+def sign(
+    message: Broadcast,
+    *,
+    role: Role = Role.PRODUCER,
+    channel: bytes = CHANNEL,
+    sent_at: float = FakeRuntime.START_TIME_S,
+) -> Broadcast:
     time = int(1000 * sent_at).to_bytes(8, "big")
     signed_data = channel + time + signed_part(encode_broadcast(message))
-    return message._replace(signature=time + FakeSigner(author, role).sign(signed_data))
+    return message._replace(signature=time + FakeSigner(message.author, role).sign(signed_data))
 
 
 def sent_items(connection: FakeConnection) -> list[tuple[str, PeerId]]:

@@ -46,6 +46,8 @@ class Signer(Protocol):
 
     credential: bytes
     """The certificate (with the ticket, if any) that others need to verify our signatures."""
+    signature_bytes: int
+    """Size of every signature."""
 
     def sign(self, data: bytes) -> bytes: ...
 

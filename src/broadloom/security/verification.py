@@ -158,6 +158,7 @@ def _untrusted_error() -> CredentialError:
 
 MESSAGE_PREFIX = b"broadloom message\0"
 """Domain separation: the session key also signs TLS handshakes, and no message must be valid as a handshake."""
+ED25519_SIGNATURE_BYTES = 64
 
 
 class Statements:
@@ -207,6 +208,7 @@ class SessionSigner:
 
     def __init__(self, certificate: PeerCertificate, verifier: CertificateVerifier) -> None:
         self.credential = certificate.der
+        self.signature_bytes = ED25519_SIGNATURE_BYTES
         self._key = certificate.key
         self._verifier = verifier
 

@@ -29,9 +29,6 @@ _CORE = struct.Struct(">QQIIIIII")
 """Author, first sequence, stream offset, number of messages, dissemination, kind, priority, TTL."""
 _HEADER = struct.Struct(">IIIIQQIII")
 """The prefix and the start of the core: all that duplicate detection needs."""
-SINGLE = struct.Struct(PREFIX.format + _CORE.format[1:] + "IIII")
-"""A frame with one message and without a signature, up to its data: prefix, core, then the size of the signature, the
-number of sizes, the size, and the sum of the sizes."""
 _UINT = struct.Struct(">I")
 SIGNED_PART_BYTES = _CORE.size + hashlib.sha256().digest_size
 _CORE_AT = PREFIX.size
@@ -143,6 +140,13 @@ def encode_broadcast(broadcast: Broadcast) -> bytes:
         )
     except struct.error as problem:
         raise WireError(f"Broadcast: {problem}") from None
+
+
+def single_layout(signature_bytes: int) -> struct.Struct:
+    """A frame with one message and a signature of this size, up to its data: prefix, core, size of the signature,
+    signature, number of sizes, the size, and the sum of the sizes."""
+    assert signature_bytes % 4 == 0, "the layout has no padding"
+    return struct.Struct(f"{PREFIX.format}{_CORE.format[1:]}I{signature_bytes}sIII")
 
 
 def read_header(frame: Frame) -> tuple[int, int, int, int, int]:

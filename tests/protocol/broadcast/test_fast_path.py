@@ -11,17 +11,22 @@ from hypothesis import strategies as st
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.broadcast.acks import UPDATE_BYTES
 from broadloom.protocol.broadcast.fast_path import FastPath
+from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast
-from broadloom.wire.broadcast_frame import SINGLE, Dissemination, Priority, encode_broadcast
-from broadloom.wire.link_messages import Ack, Graft, IHave, Leave, Prune, Unavailable, Want
+from broadloom.wire.broadcast_frame import Dissemination, Priority, encode_broadcast, single_layout
+from broadloom.wire.link_messages import Ack, CredentialRequest, Graft, IHave, Leave, Prune, Unavailable, Want
 from broadloom.wire.payload_kind import WANTS_RECEIPT
 from broadloom.wire.types import TreePosition
+from tests.protocol import signed_runtime
 from tests.protocol.broadcast.harness import A, B
 from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendable, creator, link, peer_info
 
 SETTINGS = Tuning(heartbeat_timeout_s=1e9)
 PARENT, CHILD, LAZY, NEW = 2, 3, 4, 5
+SINGLE = single_layout(0)
+SIGNATURE_SIZE_AT = SINGLE.size - 16
+SIGNED_SINGLE = single_layout(len(signed_runtime.signed(A, 1).signature))
 
 
 def tree_frame(sequence: int, data: bytes = b"moves", author: int = A, **changes: Any) -> Broadcast:
@@ -253,51 +258,165 @@ def test_observer_sees_every_frame() -> None:
     assert seen == [(f"received from {PARENT}", 3), ("delivered", 3)]
 
 
+# Signed channels.
+
+
+def signed_frame(sequence: int, **changes: Any) -> Broadcast:
+    return signed_runtime.sign(tree_frame(sequence, **changes))
+
+
+class SignedRelay(Relay):
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.peer, self.signer = signed_runtime.member(self.runtime, SETTINGS)
+        self.parent, self.child, self.lazy = (
+            signed_runtime.link(self.peer, peer_id) for peer_id in (PARENT, CHILD, LAZY)
+        )
+        self.send(signed_runtime.credential(A), signed_frame(1))
+        self.lazy.remote_sends(Prune(A))
+        self.send(signed_frame(2))
+
+    @property
+    def verifier(self) -> MessageVerifier:
+        assert self.peer.broadcaster.verifier is not None
+        return self.peer.broadcaster.verifier
+
+
+def test_signed_message_is_verified_relayed_and_proves_its_position(taken: list[bool]) -> None:
+    relay = SignedRelay()
+    relay.send(signed_frame(3))
+    assert taken == [False, False, True]
+    assert relay.runtime.delivered_ids()[-1] == (A, 3)
+    assert relay.child.broadcasts()[-1] == signed_frame(3)._replace(hops=3)
+    assert relay.verifier.proven_through(A) == 3
+
+
+def test_forged_message_is_not_relayed_and_closes_link() -> None:
+    relay = SignedRelay()
+    relay.send(signed_frame(3)._replace(messages=(b"forged",)))
+    assert relay.parent.closed
+    assert relay.peer.counters.bad_signatures == 1
+    assert relay.child.broadcast_ids()[-1] == relay.runtime.delivered_ids()[-1] == (A, 2)
+
+
+def test_message_of_author_whose_ticket_was_revoked_is_neither_relayed_nor_delivered() -> None:
+    relay = SignedRelay()
+    relay.signer.revoked.add(A)
+    relay.verifier.recheck_all()
+    relay.send(signed_frame(3))
+    assert not relay.parent.closed
+    assert relay.child.broadcast_ids()[-1] == relay.runtime.delivered_ids()[-1] == (A, 2)
+
+
+def test_overstated_age_is_not_relayed(taken: list[bool]) -> None:
+    relay = SignedRelay()
+    relay.send(signed_frame(3, age_ms=60_000))
+    assert taken[-1]
+    assert relay.child.broadcasts()[-1].age_ms < 1000
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_wrong_size_of_signature_closes_link(signed: bool, taken: list[bool]) -> None:
+    relay = SignedRelay() if signed else Relay()
+    frame = bytearray(encode_broadcast(signed_frame(3) if signed else tree_frame(3)))
+    frame[SIGNATURE_SIZE_AT : SIGNATURE_SIZE_AT + 4] = (4).to_bytes(4, "big")
+    relay.send(bytes(frame))
+    assert not any(taken)
+    assert relay.parent.closed
+    assert relay.last == 2
+
+
+def send_announced(relay: SignedRelay) -> None:
+    relay.lazy.remote_sends(IHave((TreePosition(A, 1, 3, 2),)))
+    relay.send(signed_frame(3))
+
+
+def send_to_child_without_credential(relay: SignedRelay) -> None:
+    child = next(each for each in relay.peer.links if each.peer_id == CHILD)
+    child.credentials_sent.clear()
+    relay.send(signed_frame(3))
+
+
+SIGNED_UNUSUAL: dict[str, Callable[[SignedRelay], None]] = {
+    "frame without a signature": lambda relay: relay.send(tree_frame(3)),
+    "shorter signature": lambda relay: relay.send(tree_frame(3, signature=bytes(4))),
+    "overstated age beyond retention": lambda relay: relay.send(signed_frame(3, age_ms=1_000_000)),
+    "message that was announced": send_announced,
+    "child that needs the credential": send_to_child_without_credential,
+}
+
+
+@pytest.mark.parametrize("event", SIGNED_UNUSUAL)
+def test_receiver_handles_signed_frame(event: str, taken: list[bool]) -> None:
+    SIGNED_UNUSUAL[event](SignedRelay())
+    assert taken == [False, False, False]
+
+
 # The same histories with and without the fast path.
 
-Step = tuple[str, int, int, int, int]
+Step = tuple[str, int, int, int, int, int]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["frame"] * 8
             + ["bundle", "flood", "damaged", "prune", "graft", "congest", "drain", "close", "link", "wait"]
+            + ["announce", "request"]
         ),
         st.integers(0, 3),  # the connection
         st.sampled_from([0] * 6 + [-1, 1, 2]),  # sequence numbers beside the next one
         st.sampled_from([2] * 6 + [1, 3, 5]),  # hops
-        st.integers(0, SINGLE.size // 4 - 1),  # the word that is damaged
+        st.integers(0, SIGNED_SINGLE.size // 4 - 1),  # the word that is damaged
+        st.sampled_from([0] * 4 + [90, 700, 1_000_000]),  # milliseconds at relays
     ),
     max_size=60,
 )
 
 
-def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
+def play(steps: list[Step], *, fast_path: bool, signed: bool) -> tuple[object, ...]:
     """Everything that can be observed of a peer: what it sent over each link, and what it delivered and reported."""
     runtime = FakeRuntime()
-    peer: Peer = creator(runtime, replace(SETTINGS, fast_path=fast_path))
-    connections: list[FakeConnection] = [link(peer, peer_id) for peer_id in (2, 3, 4, 5)]
+    tuning = replace(SETTINGS, fast_path=fast_path)
+    peer: Peer = signed_runtime.member(runtime, tuning)[0] if signed else creator(runtime, tuning)
+    layout = SIGNED_SINGLE if signed else SINGLE
+
+    def add_link(peer_id: int) -> FakeConnection:
+        if not signed:
+            return link(peer, peer_id)
+        connection = signed_runtime.link(peer, peer_id)
+        connection.remote_sends(signed_runtime.credential(A))
+        return connection
+
+    def finished(frame: Broadcast) -> Broadcast:
+        return signed_runtime.sign(frame, sent_at=runtime.wall_time_s()) if signed else frame
+
+    connections: list[FakeConnection] = [add_link(peer_id) for peer_id in (2, 3, 4, 5)]
     next_sequence = 1
-    for action, index, offset, hops, word in steps:
+    for action, index, offset, hops, word, age_ms in steps:
         connection = connections[index]
         sequence = max(1, next_sequence + offset)
         match action:
             case "frame" | "bundle" | "flood":
-                frame = tree_frame(sequence, b"%d" % sequence, hops=hops)
+                frame = tree_frame(sequence, b"%d" % sequence, hops=hops, age_ms=age_ms)
                 if action == "bundle":
                     frame = frame._replace(messages=(b"a", b"b"))
                 elif action == "flood":
                     frame = frame._replace(dissemination=Dissemination.FLOOD)
-                connection.remote_sends(frame)
+                connection.remote_sends(finished(frame))
                 next_sequence = max(next_sequence, sequence + len(frame.messages))
             case "damaged":
-                damaged = bytearray(encode_broadcast(tree_frame(sequence, bytes(8), hops=hops)))
-                for each in {word, SINGLE.size // 4 - 2 if word == SINGLE.size // 4 - 1 else word}:
+                damaged = bytearray(encode_broadcast(finished(tree_frame(sequence, bytes(8), hops=hops))))
+                word %= layout.size // 4
+                for each in {word, layout.size // 4 - 2 if word == layout.size // 4 - 1 else word}:
                     damaged[4 * each : 4 * each + 4] = (1000).to_bytes(4, "big")
                 connection.remote_sends(bytes(damaged))
             case "prune":
                 connection.remote_sends(Prune(A))
             case "graft":
                 connection.remote_sends(Graft(A, sequence - 1))
+            case "announce":
+                connection.remote_sends(IHave((TreePosition(A, 1, sequence, hops),)))
+            case "request" if signed:
+                connection.remote_sends(CredentialRequest(A, max(1, sequence - 1)))
             case "congest":
                 connection.is_congested = True
             case "drain":
@@ -307,7 +426,7 @@ def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
             case "close":
                 connection.remote_closes()
             case "link" if connection.closed and len(peer.links) < SETTINGS.degree:
-                connections[index] = link(peer, 10 * next_sequence + index)
+                connections[index] = add_link(10 * next_sequence + index)
             case _:
                 runtime.advance(0.3)
     runtime.advance(3.0)
@@ -321,7 +440,7 @@ def play(steps: list[Step], *, fast_path: bool) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=300, deadline=None)
-@given(STEPS)
-def test_random_history_is_the_same_without_fast_path(steps: list[Step]) -> None:
-    assert play(steps, fast_path=True) == play(steps, fast_path=False)
+@settings(max_examples=600, deadline=None)
+@given(STEPS, st.booleans())
+def test_random_history_is_the_same_without_fast_path(steps: list[Step], signed: bool) -> None:
+    assert play(steps, fast_path=True, signed=signed) == play(steps, fast_path=False, signed=signed)

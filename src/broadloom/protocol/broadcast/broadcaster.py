@@ -118,7 +118,7 @@ class Broadcaster:
             runtime.call_soon(self._flush_when_due)
         else:
             self._bundle.is_due = False
-            self.flush(at_once=self.verifier is None)  # a signed frame may have to wait for its author's credential
+            self.flush(at_once=True)
 
     def _flush_when_due(self) -> None:
         self._bundle.is_due = False
@@ -188,11 +188,15 @@ class Broadcaster:
                 self.plumtree.queue_ihave(link, author)
             elif link.is_congested or link.backlog:
                 link.backlog.add(retained)
-            elif not at_once or not link.send_now(frame):
+            elif not (at_once and self.is_introduced(link, author) and link.send_now(frame)):
                 self.send(link, author, frame, rest)
         for link in self.in_process_links:
             if link is not received_from:
                 self.send(link, author, frame, rest)
+
+    def is_introduced(self, link: "Link", author: PeerId) -> bool:
+        """Whether the neighbor needs nothing before a frame of this author."""
+        return self.verifier is None or author in link.credentials_sent
 
     def send(self, link: "Link", author: PeerId, frame: bytes, rest: memoryview | None = None) -> None:
         """Send one frame to one neighbor; on a signed channel, after its author's credential."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch
-from broadloom.wire import Broadcast, Frame
+from broadloom.wire import Broadcast, Frame, PeerId
 from broadloom.wire.broadcast_frame import (
     BROADCAST,
     HOPS_MAX,
     PREFIX,
-    SINGLE,
     SPLIT_FRAME_BYTES_MIN,
     TREE,
     Priority,
+    single_layout,
 )
 from broadloom.wire.codec import LENGTH_BYTES
 from broadloom.wire.payload_kind import WANTS_RECEIPT
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
-_USUAL: Final = (1, int(TREE), int(Priority.NORMAL), 0, 0, 1)
-"""Number of messages, dissemination, priority, TTL, bytes of the signature, number of sizes."""
+_USUAL: Final = (1, int(TREE), int(Priority.NORMAL), 0, 1)
+"""Number of messages, dissemination, priority, TTL, number of sizes."""
 
 
 class RelayPlan(NamedTuple):
@@ -54,21 +54,23 @@ class FastPath:
         self._windows = broadcaster.receiver.windows
         self._retention = broadcaster.retention
         self._retention_ms = int(peer.settings.retention_s * 1000)
-        self._is_possible = peer.settings.fast_path and broadcaster.verifier is None
-        """Signed frames are verified before anything else; that takes longer than all that is saved here."""
+        self._verifier = verifier = broadcaster.verifier
+        self._signature_bytes = verifier.signature_bytes if verifier is not None else 0
+        self._layout = single_layout(self._signature_bytes)
 
     def take(self, link: "Link", frame: Frame) -> bool:
         """Relay and deliver a frame if it is a usual one; False: the receiver must handle it."""
-        if not SINGLE.size <= len(frame) < SPLIT_FRAME_BYTES_MIN:
+        layout = self._layout
+        if not layout.size <= len(frame) < SPLIT_FRAME_BYTES_MIN:
             return False
         (
             length, _, hops, age_ms, author, sequence, stream_offset,
-            count, dissemination, kind, priority, ttl_ms, signature_bytes, size_count, size, body_bytes,
-        ) = SINGLE.unpack_from(frame)  # fmt: skip
+            count, dissemination, kind, priority, ttl_ms, signature_bytes, signature, size_count, size, body_bytes,
+        ) = layout.unpack_from(frame)  # fmt: skip
         window = self._windows.get(author)
         if window is None or (plan := window.tree.relay_plan) is None:
             return False
-        peer, broadcaster, end = self._peer, self._broadcaster, SINGLE.size + size
+        peer, broadcaster, end = self._peer, self._broadcaster, layout.size + size
         if (
             plan.parent is not link
             or plan.hops != hops
@@ -76,7 +78,8 @@ class FastPath:
             or sequence - stream_offset != window.stream_start
             or window.reorder_buffer
             or window.claimed_through is not None
-            or (count, dissemination, priority, ttl_ms, signature_bytes, size_count) != _USUAL
+            or (count, dissemination, priority, ttl_ms, size_count) != _USUAL
+            or signature_bytes != self._signature_bytes
             or kind & WANTS_RECEIPT
             or size != body_bytes
             or length != len(frame) - LENGTH_BYTES
@@ -86,13 +89,21 @@ class FastPath:
             or not window.has_started
             or broadcaster.quotas is not None
             or broadcaster.in_process_links
+            or (self._verifier is not None and not self._is_settled(window, plan, author, sequence))
         ):
             return False
+        now = peer.runtime.now()
+        data = bytes(frame[layout.size : end])
+        if self._verifier is not None:
+            start = window.stream_start
+            message = Broadcast(author, sequence, start, (data,), hops, age_ms, TREE, kind, signature=signature)
+            if not self._verifier.verify(link, frame, message):
+                return True
+            age_ms = broadcaster.receiver.with_plausible_age(window, message, now).age_ms
         late: list[Link] = []
         if plan.children:
             copy = PREFIX.pack(length, BROADCAST, hops + 1, age_ms) + frame[PREFIX.size :]
             late = [child for child in plan.children if not child.send_now(copy)]
-        now = peer.runtime.now()
         window.last_active_at = now
         window.last_contiguous = sequence
         if sequence > window.last_known:
@@ -105,7 +116,6 @@ class FastPath:
         if plan.lazy_links and not window.tree.has_pending_ihave:
             broadcaster.plumtree.announce(author, window.tree, plan.lazy_links)
         peer.counters.delivered += 1
-        data = bytes(frame[SINGLE.size : end])
         batch = Batch(author, sequence, (data,), hops, kind)
         if peer.observer is not None:
             stream_start = window.stream_start
@@ -118,10 +128,17 @@ class FastPath:
         broadcaster.acks.on_frame(author, window, len(frame), 1)
         return True
 
+    def _is_settled(self, window: "ReceiveWindow", plan: RelayPlan, author: PeerId, sequence: int) -> bool:
+        """On a signed channel: whether the message was not announced before, so that it cannot reveal equivocation, and
+        no child needs the author's credential first."""
+        return sequence > window.last_known and all(
+            self._broadcaster.is_introduced(child, author) for child in plan.children
+        )
+
     def learn(self, link: "Link", window: "ReceiveWindow", hops: int) -> None:
         """A single message came over this link along the tree: more of them may follow."""
         tree = window.tree
-        if not self._is_possible or tree.relay_plan is not None:
+        if not self._peer.settings.fast_path or tree.relay_plan is not None:
             return
         is_settled = tree.parent is link and tree.first_copy_link is link and tree.failed_parent is not link
         if is_settled and tree.hops == tree.first_copy_hops == hops < HOPS_MAX and not link.is_draining:

@@ -107,7 +107,7 @@ class Receiver:
                 self._settle_position(author, window, message.stream_start)
                 self.on_broadcast(link, frame)
                 return
-            message = self._with_plausible_age(window, message, now)
+            message = self.with_plausible_age(window, message, now)
         if message.age_ms > self._retention_ms:
             peer.counters.expired_copies += 1  # too old to tell from a replay; the gap is reported as missed
             return
@@ -166,7 +166,7 @@ class Receiver:
             self._broadcaster.gap_repair.forget_unavailable(author)
             self._broadcaster.gap_repair.watch_claim(author)
 
-    def _with_plausible_age(self, window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
+    def with_plausible_age(self, window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
         """Relays can overstate the age of a copy, so that it counts as expired. The author's signed times bound it,
         whatever its clock shows: they tell how much later than its fastest message this one has arrived. The first
         messages that a newcomer gets may all be late, so there the bound is not below what the clocks show."""

@@ -57,6 +57,7 @@ class MessageVerifier:
         self._peer = peer
         self._broadcaster = broadcaster
         self._signer = signer
+        self.signature_bytes = TIME_BYTES + signer.signature_bytes
         self.warnings = AuthorWarnings(peer, broadcaster)
         self._own_credential = encode(Credential(peer.me.peer_id, signer.credential))
         self._verified: dict[PeerId, _VerifiedAuthor] = {}

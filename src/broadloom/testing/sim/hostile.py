@@ -52,9 +52,10 @@ class SimSigner:
 
     def __init__(self, peer_id: PeerId) -> None:
         self.credential = peer_id.to_bytes(8, "big")
+        self.signature_bytes = 16
 
     def sign(self, data: bytes) -> bytes:
-        return hashlib.blake2b(data, digest_size=16, key=self.credential).digest()
+        return hashlib.blake2b(data, digest_size=self.signature_bytes, key=self.credential).digest()
 
     def verify_credential(self, author: PeerId, credential: bytes) -> tuple[Identity, SignatureCheck]:
         signer = SimSigner(author)
