@@ -89,9 +89,10 @@ def test_history_is_the_same_in_every_process(name: str):
     assert trace_in_subprocess(name, 3, hash_seed=2) == here
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_fast_path_does_not_change_history(name: str):
-    fast = scenario(name)
+@pytest.mark.parametrize(
+    "fast", [*map(scenario, SCENARIOS), scenario("tree").with_hostile(1)], ids=[*SCENARIOS, "signed"]
+)
+def test_fast_path_does_not_change_history(fast: Scenario):
     slow = replace(fast, settings=replace(fast.settings, peer=replace(Tuning.of(fast.settings.peer), fast_path=False)))
     assert trace_of(fast, seed=5) == trace_of(slow, seed=5)
 

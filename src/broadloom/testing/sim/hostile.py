@@ -80,6 +80,7 @@ class HostileNode(SimNode):
         self._honest_send = broadcaster.send_to_links
         self._honest_states = broadcaster.anti_entropy._author_states
         broadcaster.send_to_links = self._relay_dishonestly  # type: ignore[method-assign]
+        broadcaster.fast_path.learn = lambda *_: None  # type: ignore[method-assign]  # it would relay honestly
         broadcaster.anti_entropy._author_states = self._false_states  # type: ignore[method-assign]
         broadcaster.gap_repair.on_want = self._deny  # type: ignore[method-assign]
         self.peer._link_handlers[Want] = self._deny
