@@ -118,10 +118,9 @@ class FastPath:
         peer.counters.delivered += 1
         batch = Batch(author, sequence, (data,), hops, kind)
         if peer.observer is not None:
-            stream_start = window.stream_start
-            peer.observer.received(
-                Broadcast(author, sequence, stream_start, (data,), hops, age_ms, TREE, kind), link.peer_id
-            )
+            start = window.stream_start
+            message = Broadcast(author, sequence, start, (data,), hops, age_ms, TREE, kind, signature=signature)
+            peer.observer.received(message, link.peer_id)
         peer.runtime.deliver(batch)
         if peer.observer is not None:
             peer.observer.delivered(batch)

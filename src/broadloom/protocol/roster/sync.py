@@ -248,13 +248,13 @@ class RosterSync:
         neighbor.awaits_versions = False
         if not message.is_response:
             theirs = {version.peer_id: version for version in message.versions}
-            lacking = tuple(
+            missing = tuple(
                 known.version
                 for known in self._reachable_in(message.buckets)
                 if (other := theirs.get(known.record.peer_id)) is None or other < known.version
             )
-            if lacking:
-                link.send(RosterVersions(message.buckets, True, lacking))
+            if missing:
+                link.send(RosterVersions(message.buckets, True, missing))
         self._expect(message.versions)
         self._listed[neighbor] = message.versions
         if not self._is_requesting:
@@ -262,7 +262,7 @@ class RosterSync:
             self._syncing_until = self._peer.runtime.now() + SYNCING_S_MAX
             self._request_next()
 
-    def _lacks(self, version: RecordVersion) -> bool:
+    def _needs(self, version: RecordVersion) -> bool:
         known = self._known.get(version.peer_id)
         return version.peer_id != self._peer.me.peer_id and (known is None or known.version < version)
 
@@ -330,11 +330,11 @@ class RosterSync:
         self._source = None
         while self._listed and not self._wanted:
             neighbor = next(iter(self._listed))
-            lacking = [version for version in self._listed.pop(neighbor) if self._lacks(version)]
-            if lacking:
-                self._source, self._wanted = neighbor, [version.peer_id for version in lacking[:TURN_RECORDS_MAX]]
-            if len(lacking) > TURN_RECORDS_MAX:
-                self._listed[neighbor] = lacking[TURN_RECORDS_MAX:]
+            missing = [version for version in self._listed.pop(neighbor) if self._needs(version)]
+            if missing:
+                self._source, self._wanted = neighbor, [version.peer_id for version in missing[:TURN_RECORDS_MAX]]
+            if len(missing) > TURN_RECORDS_MAX:
+                self._listed[neighbor] = missing[TURN_RECORDS_MAX:]
 
     def _finish(self) -> None:
         self._requested.clear()
@@ -343,7 +343,7 @@ class RosterSync:
             self._set_deadline(INCOMPLETE_S_MAX)
 
     def on_stored(self, neighbor: NeighborSync, peer_id: PeerId) -> bool:
-        """A new record was stored. Whether others may lack it too: all that a newcomer requests is known to them."""
+        """A new record was stored. Whether others may need it too: all that a newcomer requests is known to them."""
         neighbor.fruitless = 0
         was_requested = peer_id in self._requested
         self._requested.pop(peer_id, None)
