@@ -47,7 +47,7 @@ class Signer(Protocol):
     credential: bytes
     """The certificate (with the ticket, if any) that others need to verify our signatures."""
     signature_bytes: int
-    """Size of every signature."""
+    """Size of every signature, a multiple of 4."""
 
     def sign(self, data: bytes) -> bytes: ...
 

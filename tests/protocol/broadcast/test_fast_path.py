@@ -15,9 +15,19 @@ from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination, Priority, encode_broadcast, single_layout
-from broadloom.wire.link_messages import Ack, CredentialRequest, Graft, IHave, Leave, Prune, Unavailable, Want
+from broadloom.wire.link_messages import (
+    Ack,
+    CredentialRequest,
+    Graft,
+    IHave,
+    LastKnown,
+    Leave,
+    Prune,
+    Unavailable,
+    Want,
+)
 from broadloom.wire.payload_kind import WANTS_RECEIPT
-from broadloom.wire.types import TreePosition
+from broadloom.wire.types import AuthorState, TreePosition
 from tests.protocol import signed_runtime
 from tests.protocol.broadcast.harness import A, B
 from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendable, creator, link, peer_info
@@ -25,6 +35,7 @@ from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, Sendabl
 SETTINGS = Tuning(heartbeat_timeout_s=1e9)
 PARENT, CHILD, LAZY, NEW = 2, 3, 4, 5
 SINGLE = single_layout(0)
+STREAM_OFFSET_AT = 32
 SIGNATURE_SIZE_AT = SINGLE.size - 16
 SIGNED_SINGLE = single_layout(len(signed_runtime.signed(A, 1).signature))
 
@@ -235,6 +246,19 @@ def test_frames_are_acknowledged(taken: list[bool]) -> None:
     relay.send(*(tree_frame(sequence, bytes(4096)) for sequence in range(3, 3 + count)))
     assert all(taken[2:])
     assert relay.parent.sent_messages(Ack)
+
+
+def test_frame_of_stream_that_starts_at_zero_closes_link(taken: list[bool]) -> None:
+    """As everywhere else, although a neighbor claimed that it does."""
+    relay = Relay()
+    relay.lazy.remote_sends(LastKnown((AuthorState(B, 0, 2, 0),)))
+    relay.send(tree_frame(1, author=B), tree_frame(2, author=B))
+    frame = bytearray(encode_broadcast(tree_frame(3, author=B)))
+    frame[STREAM_OFFSET_AT : STREAM_OFFSET_AT + 4] = (3).to_bytes(4, "big")
+    relay.send(bytes(frame))
+    assert not taken[-1]
+    assert relay.parent.closed
+    assert relay.runtime.delivered_ids()[-1] == relay.child.broadcast_ids()[-1] == (B, 2)
 
 
 def test_observer_sees_every_frame() -> None:

@@ -584,6 +584,22 @@ def test_crash_across_partition_is_not_noticed():
     assert far_handler.event_values == []
 
 
+@pytest.mark.parametrize("one_way", [False, True])
+def test_reset_across_partition_is_noticed_when_something_is_sent_afterwards(one_way: bool):
+    """As in TCP: the host answers with another reset."""
+    net = SimpleNetwork()
+    far, far_handler, near, _ = net.connect()
+    net.partition(one_way=one_way)
+    near.reset()
+    far.send(frame(1))
+    net.run(10)
+    assert far_handler.event_values == []
+    net.network.heal()
+    far.send(frame(2))
+    net.run(1)
+    assert far_handler.event_values == ["disconnected"]
+
+
 def test_one_way_partition_holds_one_direction():
     net = SimpleNetwork()
     near, near_handler, far, far_handler = net.connect()

@@ -329,6 +329,7 @@ class Receiver:
         ):
             self._peer.counters.authors_rejected += 1
             return None
+        stream_start = max(1, stream_start)  # a false claim may say 0
         first = self._first_of(stream_start)
         window = ReceiveWindow(stream_start, first - 1, last_active_at, is_claim_only=is_claim_only)
         self.windows[author] = window

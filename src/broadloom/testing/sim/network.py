@@ -123,6 +123,7 @@ class SimConnection:
         "handler",
         "identity",
         "is_closed",
+        "is_reset",
         "latency_s",
         "network",
         "node",
@@ -140,7 +141,7 @@ class SimConnection:
         self.network = network
         self.node = node
         self.latency_s = latency_s
-        self.is_closed = False
+        self.is_closed = self.is_reset = False
         self.remote_host = ""
         self.identity: Identity | None = None
         self._last_arrival_at = 0.0
@@ -157,6 +158,10 @@ class SimConnection:
     def host(self) -> str:
         assert self.node is not None, "only an end that belongs to a node can send"
         return self.node.host
+
+    @property
+    def _is_blocked(self) -> bool:
+        return self.network.is_blocked(self.host, self.remote_host)
 
     @property
     def queued_bytes(self) -> int:
@@ -215,7 +220,7 @@ class SimConnection:
 
     def _transmit(self, frame: Frame | None) -> None:
         network = self.network
-        if self._held is not None or network.is_blocked(self.host, self.remote_host):
+        if self._held is not None or self._is_blocked:
             if self._held is None:
                 self._held = []
                 network.hold(self)
@@ -250,6 +255,8 @@ class SimConnection:
         """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
+            if self.is_reset and not self._is_blocked:  # the remote end goes on if the reset was lost in a partition
+                self.network.clock.call_at(self.network.clock.now + self.latency_s, self.remote.disconnect)
             return
         if self._unread is not None:
             self._unread.append(frame)
@@ -269,10 +276,10 @@ class SimConnection:
 
     def reset(self) -> None:
         """Close abruptly: the remote end is disconnected, and some frames in flight are lost."""
-        self.is_closed = True
+        self.is_closed = self.is_reset = True
         if self.node is not None:
             self.node.connections.pop(self, None)
-        if self._held is None and not self.network.is_blocked(self.host, self.remote_host):
+        if self._held is None and not self._is_blocked:
             clock = self.network.clock
             latest = max(self._last_arrival_at, clock.now + self.latency_s)
             clock.call_at(clock.now + (latest - clock.now) * self.network.random.random(), self.remote.disconnect)
