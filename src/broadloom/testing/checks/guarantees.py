@@ -126,6 +126,14 @@ def adjacency(members: "list[SimNode]") -> dict[int, list[int]]:
     return {node.peer.me.peer_id: list(node.peer.links.neighbors) for node in members}
 
 
+def connected_parts(members: "list[SimNode]") -> "list[list[SimNode]]":
+    """Members that are connected without others. Hostile members can separate honest ones and hold back their
+    messages."""
+    nodes = {node.peer.me.peer_id: node for node in members}
+    links = {peer_id: [each for each in near if each in nodes] for peer_id, near in adjacency(members).items()}
+    return [[nodes[each] for each in component] for component in connected_components(symmetric_links(links))]
+
+
 def find_undelivered(
     checker: "StepChecker", members: "list[SimNode]", *, allow_missed: bool = False
 ) -> tuple[int, str] | None:
