@@ -91,7 +91,7 @@ async def send_slowly(harness: AttackHarness, data: bytes, pause_s: float) -> in
 
 
 async def test_slow_handshake_times_out() -> None:
-    # Long enough for nearly all honest handshakes on a busy machine: each peer makes some, too.
+    # Long enough for honest handshakes, too.
     async with attack_harness(settings=TcpTuning(limits=Limits(handshake_timeout_s=5.0))) as harness:
         member = harness.member_credentials()
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -101,7 +101,7 @@ async def test_slow_handshake_times_out() -> None:
         client_hello = outgoing.read()
         sent = await asyncio.gather(*(send_slowly(harness, client_hello, 0.05) for _ in range(20)))
         assert all(1 < each < len(client_hello) for each in sent)
-        assert harness.counter_total("rejected_handshakes") >= 20
+        assert harness.victim.status().counters["rejected_handshakes"] >= 20  # on a busy machine, honest ones as well
 
 
 async def test_slow_hello_times_out() -> None:

@@ -263,7 +263,7 @@ def test_checker_finds_unequal_rosters() -> None:
     simulation = grown(8)
     victim = simulation.nodes[5].peer.me.peer_id
     simulation.nodes[3].peer.roster._known[victim].state = MemberState.UNREACHABLE
-    with pytest.raises(GuaranteeViolation, match=r"guarantee 9.*the roster of peer 3 lacks \[5\]"):
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 9.*the roster of peer 3 does not have \[5\]"):
         simulation.check()
 
 

@@ -7,6 +7,7 @@ from broadloom.protocol.events import Message, Missed
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation
 from broadloom.testing.sim.step_checker import GuaranteeViolation
+from broadloom.testing.sim.steps import Run, grow
 
 
 def sent_but_undelivered() -> tuple[Simulation, SimNode, Missed]:
@@ -79,3 +80,26 @@ def test_delivery_to_a_newcomer_of_an_earlier_message_is_a_violation() -> None:
     author.broadcast(b"the second")
     sim.run_for(5)
     assert [(each.author, each.sequence) for each in newcomer.received] == [(missed.author, 2)]
+
+
+def test_undelivered_message_is_a_violation_in_each_part_that_hostile_members_separate() -> None:
+    sim = Simulation(1)
+    grow(Run(sim, 12))
+    sim.quiesce(60)
+    victim = sim.alive[0]
+    near = [node for node in sim.alive if victim.peer.me.peer_id in node.peer.links.neighbors]
+    author, other, *_ = (node for node in sim.alive[1:] if node not in near)
+    author.broadcast(b"data")
+    sim.run_for(5)
+    logs = sim.checker.author_logs
+    del logs[victim][author.peer.me.peer_id]
+    for node in near[1:]:
+        node.is_hostile = True
+    assert f"{victim} has not received" in str(sim.convergence_problems(in_parts=True))
+    near[0].is_hostile = True
+    assert f"{victim} has not received" in str(sim.convergence_problems())
+    assert sim.convergence_problems(in_parts=True) is None
+    assert sim.converge(1) >= 1
+    assert sim.is_separated
+    del logs[other][author.peer.me.peer_id]
+    assert f"{other} has not received" in str(sim.convergence_problems(in_parts=True))

@@ -89,7 +89,7 @@ class FastPath:
             or not window.has_started
             or broadcaster.quotas is not None
             or broadcaster.in_process_links
-            or (self._verifier is not None and not self._is_usual_signed(window, plan, author, sequence))
+            or (self._verifier is not None and not self._is_usual_if_signed(window, plan, author, sequence))
         ):
             return False
         now = peer.runtime.now()
@@ -127,7 +127,7 @@ class FastPath:
         broadcaster.acks.on_frame(author, window, len(frame), 1)
         return True
 
-    def _is_usual_signed(self, window: "ReceiveWindow", plan: RelayPlan, author: PeerId, sequence: int) -> bool:
+    def _is_usual_if_signed(self, window: "ReceiveWindow", plan: RelayPlan, author: PeerId, sequence: int) -> bool:
         """On a signed channel: whether the message was not announced before, so that it cannot reveal equivocation, and
         no child needs the author's credential first."""
         return sequence > window.last_known and all(

@@ -127,28 +127,29 @@ def adjacency(members: "list[SimNode]") -> dict[int, list[int]]:
 
 
 def connected_parts(members: "list[SimNode]") -> "list[list[SimNode]]":
-    """Members that are connected without others. Hostile members can separate honest ones and hold back their
-    messages."""
+    """Return the components of the links among these members. Hostile members between two components can withhold the
+    messages of one from the other."""
     nodes = {node.peer.me.peer_id: node for node in members}
     links = {peer_id: [each for each in near if each in nodes] for peer_id, near in adjacency(members).items()}
     return [[nodes[each] for each in component] for component in connected_components(symmetric_links(links))]
 
 
 def find_undelivered(
-    checker: "StepChecker", members: "list[SimNode]", *, allow_missed: bool = False
+    checker: "StepChecker", members: "list[SimNode]", *, allow_missed: bool = False, is_part: bool = False
 ) -> tuple[int, str] | None:
     """Return the first missing delivery with the number of the guarantee it violates, or None.
 
-    Every member must have what was sent since it connected: all messages of a living author and of one that left
-    cleanly, and those of a crashed author up to the last that any survivor has. With `allow_missed`, a reported
-    miss counts as a delivery.
+    Every member must have what was sent since it connected: all messages of an author among the members, and of one
+    that left cleanly, and those of any other author up to the last that a member has. With `allow_missed`, a reported
+    miss counts as a delivery. `is_part`: there are other members, among which the one that left cleanly may have been.
     """
     present = {node.peer.me.peer_id for node in members}
     for author, times in checker.sent_at.items():
         if author in checker.unchecked_authors:
             continue
         logs = {node: log for node in members if (log := checker.author_logs.get(node, {}).get(author)) is not None}
-        if author in present or checker.left_cleanly(author):
+        must_be_available = author in present or (not is_part and checker.left_cleanly(author))
+        if must_be_available:
             last = len(times)
         else:
             last = max((log.last_sequence for log in logs.values()), default=0)
@@ -168,7 +169,6 @@ def find_undelivered(
                 return 3, f"{node} started with {label} instead of {first}"
             missed = [each for each in log.missed if (node, (author, *each)) not in checker.eclipsed]
             if missed and not allow_missed:
-                must_be_available = author in present or checker.left_cleanly(author)
                 available = _first_available(missed, first, None if must_be_available else logs.values())
                 if available is not None:
                     label = message_label(author, available)

@@ -124,17 +124,16 @@ class RosterChecker:
 
     # -- at rest
 
-    def find_problem(self) -> str | None:
-        """Why the rosters of a connected fabric are not right, or None."""
-        honest = [node for node in self._simulation.alive if not node.is_hostile]
-        expected = sorted(node.peer.me.peer_id for node in honest)
+    def find_problem(self, part: "list[SimNode]") -> str | None:
+        """Why the rosters of honest members that are connected are not right, or None."""
+        alive = {node.peer.me.peer_id: None for node in self._simulation.alive}
         hostile = {node.peer.me.peer_id: None for node in self._simulation.nodes if node.is_hostile}
-        for node in honest:
-            roster = [each for each in node.peer.roster.peer_ids() if each not in hostile]
-            if roster != expected:
-                lacking = [self._nodes[each].number for each in expected if each not in roster]
-                beyond = [self._nodes[each].number for each in roster if each not in expected]
-                return f"the roster of {node} lacks {lacking} and has {beyond}, which are gone"
+        for node in part:
+            roster = dict.fromkeys(node.peer.roster.peer_ids())
+            missing = [other.number for other in part if other.peer.me.peer_id not in roster]
+            gone = [self._nodes[each].number for each in roster if each not in alive and each not in hostile]
+            if missing or gone:
+                return f"the roster of {node} does not have {missing}, and has {gone}, which are gone"
         return None
 
     def check_at_rest(self) -> None:
