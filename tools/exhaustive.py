@@ -21,7 +21,9 @@ LENGTH = 8
 PEERS_MAX = 8
 BACK_TO_BACK_S = 0.3
 """Without convergence in between, the next operation follows within this time."""
-CONVERGENCE_TIMEOUT_S = 60.0
+CONVERGENCE_TIMEOUT_S = Tuning().alert_s + 15.0
+"""As long as peers are on alert after a crash, they wait for messages that no neighbor ever had: a member in another
+partition may have them."""
 
 
 class MembershipOp(Enum):

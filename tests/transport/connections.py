@@ -67,8 +67,8 @@ async def no_leaks() -> AsyncIterator[None]:
         # uvloop warns about what a failed test leaves open while it closes, and an error there makes it hang.
         warnings.simplefilter("ignore", ResourceWarning)
         raise
-    await eventually(lambda: len(asyncio.all_tasks()) <= tasks, "end of all tasks", timeout_s=5)
-    await eventually(lambda: open_sockets() <= sockets, "close of all sockets", timeout_s=5)
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks, "end of all tasks")
+    await eventually(lambda: open_sockets() <= sockets, "close of all sockets")
     assert not problems, problems
 
 

@@ -90,6 +90,11 @@ def test_long_random_orders_keep_the_guarantees(degree: int, pace: str):
         run_random_order(seed, degree, pace)
 
 
+def test_messages_that_no_member_has_delay_later_ones_only_while_on_alert():
+    sequence = exhaustive.parse_order("jdjljdjjjjjldl")
+    exhaustive.run_order(sequence, 400836, degree=3, converge_between=False, mode=DisseminationMode.FLOOD)
+
+
 def run_seed(seed: int) -> None:
     """All degrees and paces."""
     for degree in (3, 4, 5, 6, 8):
