@@ -9,6 +9,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+from broadloom.groups.conversation import UNAVAILABLE_S
 from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupId
 from broadloom.groups.proofs import PostSigner
 from broadloom.groups.store import MemoryStore
@@ -116,16 +117,28 @@ class ChurnRun:
         self.chat(5.0)
         if not self.sim.run_until(lambda: self.find_problem() is None, CONVERGE_TIMEOUT_S):
             raise AssertionError(f"seed {self.seed}: {self.find_problem()}")
-        return self.sim.clock.now - healed
+        took_s = self.sim.clock.now - healed
+        if not self.sim.run_until(self.has_equal_digests, UNAVAILABLE_S):
+            raise AssertionError(f"seed {self.seed}: the digests differ")
+        return took_s
+
+    def has_equal_digests(self) -> bool:
+        """They also cover messages that members only heard of, and that nobody present has: for `UNAVAILABLE_S`."""
+        return all(
+            len({each.participant.conversations[group].history_digest().digest for each in self.inside(group)}) <= 1
+            for group in self.groups
+        )
+
+    def inside(self, group: GroupId) -> list[ChurnMember]:
+        return [member for member in self.members if group in member.participant.conversations]
 
     def find_problem(self) -> str | None:
         hashes = Counter(member.participant.directory.hash for member in self.members)
         if len(hashes) > 1:
             return f"{len(hashes)} different directories"
         for group in self.groups:
-            inside = [member for member in self.members if group in member.participant.conversations]
+            inside = self.inside(group)
             waiting = sum(member.participant.conversations[group].order.waiting_count for member in inside)
-            # Not the digests: for ten minutes they differ in what members only heard of, and nobody present has.
             received = {
                 repr(sorted((author, list(held)) for author, held in conversation.order.received.items()))
                 for conversation in (member.participant.conversations[group] for member in inside)
@@ -138,7 +151,7 @@ class ChurnRun:
         """Compare the trees themselves; returns the total number of messages."""
         total = 0
         for group in self.groups:
-            inside = [member for member in self.members if group in member.participant.conversations]
+            inside = self.inside(group)
             trees = [member.tree(group) for member in inside]
             assert all(tree == trees[0] for tree in trees), f"seed {self.seed}: group {group}"
             total += len(trees[0]) if trees else 0

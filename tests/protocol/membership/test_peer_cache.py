@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broadloom.protocol.membership.peer_cache import FAILURES_MAX, PeerCache
+from broadloom.protocol.membership.peer_cache import FAILED_SHARE, PeerCache
 from broadloom.wire import PeerId
 from tests.protocol.fake_runtime import ME, peer_info
 
@@ -33,18 +33,23 @@ def test_peer_cache_never_contains_own_id() -> None:
     assert cache.pick() is None
 
 
-def test_failed_peers_are_replaced_first() -> None:
+def test_failed_peers_are_replaced_first_down_to_a_share_of_the_cache() -> None:
     cache = cache_of(*range(1, 9))
-    for peer_id in (3, 5):
+    for peer_id in (3, 5, 4, 6):
         cache.mark_failed(peer_id)
     for peer_id in (11, 12):
         cache.add(peer_info(peer_id))
     assert [peer_id for peer_id in range(1, 20) if peer_id in cache] == [1, 2, 4, 6, 7, 8, 11, 12]
+    for peer_id in range(21, 60):
+        cache.add(peer_info(peer_id))
+    assert 4 in cache
+    assert 6 in cache
+    assert len(cache) == 8
 
 
 def test_failed_peer_recovers_when_it_answers() -> None:
     cache = cache_of(*range(1, 9))
-    for peer_id in (3, 5):
+    for peer_id in (3, 5, 6, 7):
         cache.mark_failed(peer_id)
     cache.mark_alive(peer_info(3))
     cache.add(peer_info(11))
@@ -52,22 +57,12 @@ def test_failed_peer_recovers_when_it_answers() -> None:
     assert 5 not in cache
 
 
-def test_failed_peer_is_kept_until_failures_max() -> None:
+def test_failed_peer_is_kept_however_often_it_fails() -> None:
     cache = cache_of(1, 2)
-    for _ in range(FAILURES_MAX - 1):
+    for _ in range(1000):
         cache.mark_failed(1)
-    assert 1 in cache
-    cache.mark_failed(1)
-    assert 1 not in cache
-    assert 2 in cache
-
-
-def test_failures_count_only_when_consecutive() -> None:
-    cache = cache_of(1)
-    for _ in range(3 * FAILURES_MAX):
-        cache.mark_failed(1)
-        cache.mark_alive(peer_info(1))
-    assert 1 in cache
+    assert cache.pick(excluded=(2,)) == peer_info(1)
+    assert cache.responsive_count == 1
 
 
 def test_failures_of_uncached_peers_are_ignored() -> None:
@@ -98,6 +93,15 @@ def test_sample_contains_no_failed_peers() -> None:
         assert peer_info(3) not in (*cache.sample(4), *cache.sample(8))
 
 
+def test_sample_for_newcomer_is_filled_up_with_failed_peers() -> None:
+    cache = cache_of(*range(1, 9))
+    for peer_id in (3, 5):
+        cache.mark_failed(peer_id)
+    for _ in range(50):
+        assert len({*cache.sample_for_newcomer(7)}) == 7
+    assert sorted(each.peer_id for each in cache.sample_for_newcomer(16)) == list(range(1, 9))
+
+
 def test_pick_skips_excluded_peers() -> None:
     cache = cache_of(*range(1, 9))
     for _ in range(50):
@@ -121,29 +125,28 @@ peer_ids = st.integers(0, 12)
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Any history of a small cache, compared with a dict of its peers and their consecutive failures."""
+    """Any history of a small cache, compared with a dict of its peers and whether they have failed."""
 
     CACHE_MAX = 5
 
     def __init__(self) -> None:
         super().__init__()
         self.cache = cache_of(cache_max=self.CACHE_MAX)
-        self.failures: dict[PeerId, int] = {}
+        self.has_failed: dict[PeerId, bool] = {}
 
     def _present(self) -> list[PeerId]:
         return [peer_id for peer_id in range(13) if peer_id in self.cache]
 
     def _on_added(self, peer_id: PeerId) -> None:
         """Add the peer to the model, and check which one the cache replaced."""
-        if peer_id in self.failures:
+        if peer_id in self.has_failed:
             return
-        gone = [each for each in self.failures if each not in self.cache]
-        assert len(gone) == (len(self.failures) == self.CACHE_MAX)
-        if any(self.failures.values()):
-            assert all(self.failures[each] for each in gone), "a peer that had not failed was replaced"
+        gone = [each for each in self.has_failed if each not in self.cache]
+        assert len(gone) == (len(self.has_failed) == self.CACHE_MAX)
+        are_many = sum(self.has_failed.values()) > self.CACHE_MAX // FAILED_SHARE
         for each in gone:
-            del self.failures[each]
-        self.failures[peer_id] = 0
+            assert self.has_failed.pop(each) is are_many
+        self.has_failed[peer_id] = False
 
     @rule(peer_id=peer_ids)
     def add(self, peer_id: PeerId) -> None:
@@ -153,39 +156,40 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(peer_id=peer_ids)
     def answered(self, peer_id: PeerId) -> None:
         self.cache.mark_alive(peer_info(peer_id))
-        if peer_id in self.failures:
-            self.failures[peer_id] = 0
+        if peer_id in self.has_failed:
+            self.has_failed[peer_id] = False
         self._on_added(peer_id)
 
     @rule(peer_id=peer_ids)
     def failed(self, peer_id: PeerId) -> None:
         self.cache.mark_failed(peer_id)
-        if peer_id in self.failures:
-            self.failures[peer_id] += 1
-            if self.failures[peer_id] == FAILURES_MAX:
-                del self.failures[peer_id]
+        if peer_id in self.has_failed:
+            self.has_failed[peer_id] = True
 
     @rule(peer_id=peer_ids)
     def dropped(self, peer_id: PeerId) -> None:
         self.cache.drop(peer_id)
-        self.failures.pop(peer_id, None)
+        self.has_failed.pop(peer_id, None)
 
     @invariant()
     def the_cache_and_the_model_agree(self) -> None:
-        assert self._present() == sorted(self.failures)
-        assert len(self.cache) == len(self.failures) <= self.CACHE_MAX
+        assert self._present() == sorted(self.has_failed)
+        assert len(self.cache) == len(self.has_failed) <= self.CACHE_MAX
+        assert self.cache.responsive_count == len(self.has_failed) - sum(self.has_failed.values())
 
     @invariant()
     def every_entry_is_where_the_index_says(self) -> None:
-        for peer_id in self.failures:
-            others = [each for each in self.failures if each != peer_id]
+        for peer_id in self.has_failed:
+            others = [each for each in self.has_failed if each != peer_id]
             assert self.cache.pick(others) == peer_info(peer_id)
-        assert self.cache.pick(list(self.failures)) is None
+        assert self.cache.pick(list(self.has_failed)) is None
 
     @invariant()
     def a_sample_of_all_has_all_that_did_not_fail(self) -> None:
-        good = sorted(peer_id for peer_id, count in self.failures.items() if not count)
+        good = sorted(peer_id for peer_id, failed in self.has_failed.items() if not failed)
         assert sorted(each.peer_id for each in self.cache.sample(self.CACHE_MAX)) == good
+        everyone = self.cache.sample_for_newcomer(self.CACHE_MAX)
+        assert sorted(each.peer_id for each in everyone) == sorted(self.has_failed)
 
 
 TestAnyHistory = CacheMachine.TestCase

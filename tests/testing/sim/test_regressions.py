@@ -369,6 +369,44 @@ def test_channels_created_on_the_fourth_and_fifth_bootstrap_host_merge(seed: int
     assert all(node.is_connected for node in nodes)
 
 
+def _grow_with_one_bootstrap_host(seed: int, peers: int) -> Simulation:
+    """A fabric whose only bootstrap host has died."""
+    sim = Simulation(seed)
+    for _ in range(peers):
+        node = sim.add_peer(bootstrap=(Address("h0", 0),))
+        assert sim.run_until(lambda node=node: node.is_connected, 30)
+    sim.run_for(5)
+    sim.kill(sim.nodes[:1])
+    sim.run_for(5)
+    return sim
+
+
+@pytest.mark.parametrize(("peers", "partition_s"), [(5, 30), (5, 600), (30, 300)])
+def test_partition_merges_although_the_bootstrap_host_died(peers: int, partition_s: float):
+    """Peers that had not answered six times were forgotten: in a small fabric, the whole other side after 20 s."""
+    sim = _grow_with_one_bootstrap_host(1, peers)
+    sim.partition(0.5)
+    sim.run_for(partition_s)
+    sim.heal()
+    assert sim.run_until(lambda: check_connected(sim.adjacency()) is None, 60)
+    sim.check()
+
+
+def test_newcomers_know_the_other_side_of_a_partition_when_those_that_knew_it_are_gone():
+    """A newcomer was only given peers that answer."""
+    sim = _grow_with_one_bootstrap_host(1, 5)
+    alone, *others = sim.alive
+    sim.partition([alone])
+    sim.run_for(30)
+    newcomers = [sim.add_peer(bootstrap=(others[0].address,)) for _ in range(2)]
+    assert sim.run_until(lambda: all(each.is_connected for each in newcomers), 30)
+    sim.kill(others)
+    sim.run_for(30)
+    sim.heal()
+    assert sim.run_until(lambda: check_connected(sim.adjacency()) is None, 60)
+    sim.check()
+
+
 def test_bootstrap_hosts_changed_at_run_time_are_contacted():
     """Two channels that did not know of each other's hosts."""
     sim = Simulation(1)

@@ -82,7 +82,7 @@ class TwoHopView:
     def clustered_link(self) -> "Link | None":
         """A link to a neighbor with too many neighbors in common. Of the two ends, the one with the lower id acts."""
         peer = self._peer
-        if peer.links.free_slots or len(peer.peer_cache) < DECLUSTER_SIZE_FACTOR * peer.settings.degree:
+        if peer.links.free_slots or peer.peer_cache.responsive_count < DECLUSTER_SIZE_FACTOR * peer.settings.degree:
             return None
         own_neighbors = peer.links.neighbors
         for link in peer.links:

@@ -70,7 +70,7 @@ class PartitionMerge:
     def _probe(self) -> None:
         peer = self._peer
         peer_info = peer.peer_cache.pick(peer.links.neighbors)
-        share = max(BOOTSTRAP_SHARE_MIN, 1 / (1 + len(peer.peer_cache)))
+        share = max(BOOTSTRAP_SHARE_MIN, 1 / (1 + peer.peer_cache.responsive_count))
         if peer_info is None or not len(peer.links) or peer.runtime.random.random() < share:
             self.probe_bootstrap_hosts()
         if peer_info is not None:

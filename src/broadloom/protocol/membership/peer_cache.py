@@ -1,7 +1,7 @@
 """`PeerCache`: addresses of non-neighbors, for the case that all neighbors fail (the passive view of HyParView).
 
-It is a random sample of the fabric, refreshed from joins, walks, digests and probes. A peer that does not answer is not
-dropped at once: after a network partition it is the way back.
+It is a random sample of the fabric, refreshed from joins, walks, digests and probes. A peer that does not answer is
+kept until another one needs its place: after a partition, however long, it may be the only way back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 MESSAGE_SHARE = 8
 """One message replaces at most the cache size divided by this."""
-FAILURES_MAX = 6
-"""Consecutive failures after which a peer is dropped."""
+FAILED_SHARE = 4
+"""Peers that failed are replaced first while they are more than the cache size divided by this."""
 
 
 class PeerCache:
-    """Bounded: peers that failed are replaced first, then random ones."""
+    """Bounded: peers that failed are replaced first, unless they are few, then random ones."""
 
     def __init__(self, own_id: PeerId, cache_max: int, random: "Random") -> None:
         self._own_id = own_id
@@ -27,10 +27,15 @@ class PeerCache:
         self._random = random
         self._entries: list[PeerInfo] = []
         self._position: dict[PeerId, int] = {}
-        self._failures: dict[PeerId, int] = {}
+        self._failed: dict[PeerId, None] = {}
+        """Did not answer the last time; those that have failed for longest first."""
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def responsive_count(self) -> int:
+        return len(self._entries) - len(self._failed)
 
     def __contains__(self, peer: object) -> bool:
         return peer in self._position
@@ -52,7 +57,7 @@ class PeerCache:
 
     def mark_alive(self, peer_info: PeerInfo) -> None:
         """The peer itself has answered."""
-        self._failures.pop(peer_info.peer_id, None)
+        self._failed.pop(peer_info.peer_id, None)
         position = self._position.get(peer_info.peer_id)
         if position is None:
             self.add(peer_info)
@@ -60,23 +65,20 @@ class PeerCache:
             self._entries[position] = peer_info  # the peer knows its own address best
 
     def mark_failed(self, peer_id: PeerId) -> None:
-        """The peer did not answer. It is kept for a while: it may be behind a partition that heals."""
+        """The peer did not answer. It may be behind a partition that heals."""
         if peer_id in self._position:
-            count = self._failures.get(peer_id, 0) + 1
-            self._failures[peer_id] = count
-            if count >= FAILURES_MAX:
-                self.drop(peer_id)
+            self._failed[peer_id] = None
 
     def forgive(self) -> None:
         """Dials fail because of this machine, which says nothing about the others."""
-        self._failures.clear()
+        self._failed.clear()
 
     def drop(self, peer_id: PeerId) -> None:
         """The peer left, or another one has its address now."""
         position = self._position.pop(peer_id, None)
         if position is None:
             return
-        self._failures.pop(peer_id, None)
+        self._failed.pop(peer_id, None)
         last = self._entries.pop()
         if last.peer_id != peer_id:
             self._entries[position] = last
@@ -88,16 +90,20 @@ class PeerCache:
             chosen = list(self._entries)
         else:
             chosen = self._random.sample(self._entries, count)
-        if self._failures:
-            chosen = [each for each in chosen if each.peer_id not in self._failures]
+        if self._failed:
+            chosen = [each for each in chosen if each.peer_id not in self._failed]
         return tuple(chosen)
+
+    def sample_for_newcomer(self, count: int) -> tuple[PeerInfo, ...]:
+        """The same, filled up with peers that failed: the newcomer inherits the way back to them."""
+        sample = self.sample(count)
+        failed = [self._entries[self._position[peer_id]] for peer_id in self._failed]
+        return *sample, *self._random.sample(failed, min(len(failed), count - len(sample)))
 
     def pick(self, excluded: Iterable[PeerId] = (), *, prefer_responsive: bool = False) -> PeerInfo | None:
         """A random entry that is not excluded; with `prefer_responsive`, one that has not failed if there is any."""
-        if prefer_responsive and self._failures:
-            left = [
-                each for each in self._entries if each.peer_id not in excluded and each.peer_id not in self._failures
-            ]
+        if prefer_responsive and self._failed:
+            left = [each for each in self._entries if each.peer_id not in excluded and each.peer_id not in self._failed]
             if left:
                 return self._random.choice(left)
         for _ in range(4):
@@ -110,6 +116,9 @@ class PeerCache:
         return self._random.choice(left) if left else None
 
     def _eviction_candidate(self) -> PeerId:
-        if self._failures:
-            return next(iter(self._failures))
-        return self._random.choice(self._entries).peer_id
+        """The peer that has failed for longest, or a random one: if few have failed, one that answers."""
+        if len(self._failed) > self._max // FAILED_SHARE:
+            return next(iter(self._failed))
+        while (peer_id := self._random.choice(self._entries).peer_id) in self._failed:
+            pass
+        return peer_id

@@ -138,7 +138,7 @@ class SlotRepair:
             if peer_info is not None:
                 excluded.append(peer_info.peer_id)
                 self._join_via(peer_info)
-        if self._attempt % 4 == 1 or not len(peer.peer_cache):
+        if self._attempt % 4 == 1 or not peer.peer_cache.responsive_count:
             peer.discovery.contact_bootstrap_hosts(self._join_via)
 
     def _join_via(self, peer_info: PeerInfo) -> None:
