@@ -106,11 +106,12 @@ def bundles(connection: FakeConnection) -> list[tuple[int, int]]:
     return [(each.sequence, len(each.messages)) for each in connection.broadcasts()]
 
 
-def author_that_has_just_sent(runtime: FakeRuntime, tuning: Tuning = NO_TIMEOUT) -> tuple[Peer, FakeConnection]:
-    """Message 1 went out at once; others of this turn are bundled."""
+def author_that_has_just_sent(runtime: TurnBasedRuntime, tuning: Tuning = NO_TIMEOUT) -> tuple[Peer, FakeConnection]:
+    """Message 1 went out; others of this turn are bundled."""
     peer = creator(runtime, tuning)
     connection = link(peer, 2)
     peer.broadcast(b"first")
+    runtime.end_turn()
     assert bundles(connection) == [(1, 1)]
     return peer, connection
 
@@ -129,16 +130,31 @@ def test_messages_of_one_turn_share_a_frame() -> None:
     assert peer.counters.sent == 5
 
 
-def test_first_message_after_a_pause_is_sent_at_once() -> None:
+def test_burst_after_a_pause_shares_a_frame() -> None:
     runtime = TurnBasedRuntime()
     peer, connection = author_that_has_just_sent(runtime)
-    peer.broadcast(b"not yet")
-    runtime.end_turn()
     runtime.advance(1.0)
-    assert [peer.broadcast(b"now"), peer.broadcast(b"later")] == [3, 4]
-    assert bundles(connection) == [(1, 1), (2, 1), (3, 1)]
+    for number in range(3):
+        peer.broadcast(b"%d" % number)
+    assert bundles(connection) == [(1, 1)]
     runtime.end_turn()
-    assert bundles(connection)[-1] == (4, 1)
+    assert bundles(connection) == [(1, 1), (2, 3)]
+
+
+def test_author_of_many_single_messages_sends_each_at_once() -> None:
+    runtime = TurnBasedRuntime()
+    peer, connection = author_that_has_just_sent(runtime)
+    last = 2
+    while bundles(connection)[-1] != (last, 1):
+        runtime.end_turn()
+        runtime.advance(0.01)
+        last = peer.broadcast(b"single")
+        assert last < 20, "no message was sent at once"
+    assert last > 10
+    assert peer.broadcast(b"in the same turn") == last + 1
+    assert bundles(connection)[-1] == (last, 1)
+    runtime.end_turn()
+    assert bundles(connection)[-1] == (last + 1, 1)
 
 
 def test_message_sent_at_once_joins_queue_of_congested_link() -> None:

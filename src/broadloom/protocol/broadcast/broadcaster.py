@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.001
-"""An author that has sent nothing for this long sends at once: there is nothing to share a frame with."""
+"""An author that has sent nothing for this long sends single messages, which have nothing to share a frame with."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 """The largest message that fits into one frame, signed or not."""
 
@@ -84,8 +84,8 @@ class Broadcaster:
     def broadcast(
         self, data: bytes, kind: int = PayloadKind.DATA, priority: int = Priority.NORMAL, ttl_ms: int = 0
     ) -> int:
-        """Send to all peers and return the sequence number. Messages of one turn of the event loop share a frame, but
-        for the first one after a pause."""
+        """Send to all peers and return the sequence number. Messages of one turn of the event loop share a frame,
+        except for one that is sent at once (see `_schedule_flush`)."""
         bundle, attributes = self._bundle, (kind, priority, ttl_ms)
         messages, size = bundle.messages, bundle.size + len(data)
         if not messages or size > self._bundle_bytes or attributes != bundle.attributes:
@@ -108,17 +108,18 @@ class Broadcaster:
         return sequence
 
     def _schedule_flush(self) -> None:
-        """At the end of this turn, at once if the author was quiet, or a moment later if it is busy, so that its frames
-        get larger."""
+        """At the end of this turn; a moment later if the author is busy, so that its frames get larger; at once if it
+        often sends single messages. The first message after a long pause may begin a burst: a frame of its own would be
+        flooded."""
         runtime = self._peer.runtime
         now = runtime.now()
         if now < self._bundle.busy_until:
             runtime.call_later(self._peer.settings.bundle_linger_s, self._flush_when_due)
-        elif now - self._sent_at < QUIET_S:
-            runtime.call_soon(self._flush_when_due)
-        else:
+        elif now - self._sent_at >= QUIET_S and self._is_frequent(now):
             self._bundle.is_due = False
             self.flush(at_once=True)
+        else:
+            runtime.call_soon(self._flush_when_due)
 
     def _flush_when_due(self) -> None:
         self._bundle.is_due = False
@@ -161,10 +162,16 @@ class Broadcaster:
     def _choose_dissemination(self, size: int, now: float) -> Dissemination:
         """Large frames use the tree, and so do all frames of a busy author: its tree is fresh, and frequent floods are
         expensive for everyone."""
-        settings = self._peer.settings
-        self._recent_frames = self._recent_frames * max(0.0, 1.0 - (now - self._sent_at)) + 1
-        is_frequent = self._recent_frames > settings.flood_frames_per_s_max
-        return TREE if is_frequent or size >= settings.flood_bytes_max else FLOOD
+        is_tree = size >= self._peer.settings.flood_bytes_max or self._is_frequent(now)
+        self._recent_frames = self._count_recent_frames(now) + 1
+        return TREE if is_tree else FLOOD
+
+    def _is_frequent(self, now: float) -> bool:
+        """Whether a frame that is sent now is one of many."""
+        return self._count_recent_frames(now) + 1 > self._peer.settings.flood_frames_per_s_max
+
+    def _count_recent_frames(self, now: float) -> float:
+        return self._recent_frames * max(0.0, 1.0 - (now - self._sent_at))
 
     # -- links
 
