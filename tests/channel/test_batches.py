@@ -52,7 +52,7 @@ async def test_awaited_broadcasts_are_batched_too() -> None:
         assert len(await collect_batches(reader, BURST)) < BURST / 4
 
 
-async def test_single_message_is_sent_at_once() -> None:
+async def test_single_messages_do_not_wait_for_others() -> None:
     slow = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, bundle_linger_s=10)
     async with connected_channels(2, settings=slow) as (author, reader):
         async with asyncio.timeout(9):

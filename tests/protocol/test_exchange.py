@@ -295,6 +295,23 @@ def test_exchange_fails_when_another_peer_has_the_address() -> None:
     case.connection.remote_sends(replace(hello(3), address=peer_info(2).address), RESPONSE)
     case.assert_failed(None)
     assert 2 not in case.peer.peer_cache
+    assert 3 in case.peer.peer_cache
+
+
+def test_peer_cache_drops_peer_whose_address_another_program_has() -> None:
+    case = OutgoingCase()
+    case.connection.closed = True
+    case.connection.handler.on_disconnect(None, "a web server")
+    case.assert_failed(None)
+    assert 2 not in case.peer.peer_cache
+
+
+def test_peer_cache_drops_peer_whose_address_a_peer_of_another_channel_has() -> None:
+    case = OutgoingCase()
+    case.connection.remote_accepts()
+    case.connection.remote_sends(replace(hello(3), channel=OTHER_CHANNEL))
+    case.assert_failed(RejectReason.WRONG_CHANNEL)
+    assert 2 not in case.peer.peer_cache
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ class Tuning(ChannelSettings):
     gap_repair_delay_s: float = 0.5
     """A gap that has not closed by itself after this time is requested from one neighbor after another."""
     flood_frames_per_s_max: int = 10
-    """Authors with a higher rate use the tree for all frames: it is fresh, and frequent floods are expensive."""
+    """Authors with a higher rate use the tree for all frames: it is fresh, and frequent floods are expensive. They send
+    single messages before the turn ends."""
     fast_path: bool = True
     """Single messages take a shorter way through the code, with the same effects. Off only to test that they are."""
     ihave_interval_s: float = 0.1
@@ -57,7 +58,7 @@ class Tuning(ChannelSettings):
     bundle_bytes: int = 256 << 10
     """Messages sent within one turn of the event loop are packed into frames of about this size."""
     bundle_linger_s: float = 0.005
-    """Busy authors collect messages for this long; a single message is never delayed."""
+    """Busy authors collect messages for this long; authors of single messages never wait for it."""
     send_window_s: float = 0.5
     """`broadcast` waits when more is in flight than the receivers acknowledge in this time. A time and not a size,
     because a fixed size means many seconds of delay where receivers are slow."""

@@ -224,6 +224,7 @@ class OutgoingExchange(Exchange):
     def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         if foreign and not self._is_closed:
             self.peer.discovery.on_foreign_found(self._address, foreign)
+            self._drop_expected_peer()
         super().on_disconnect(reason, foreign)
 
     def continue_with(self, request: WireMessage, on_response: OnResponse, on_failure: OnFailure) -> None:
@@ -243,16 +244,23 @@ class OutgoingExchange(Exchange):
     def _on_hello(self, hello: Hello) -> None:
         super()._on_hello(hello)
         if (error := self._hello_error(hello)) is not None:
+            self._drop_expected_peer()
             self._fail(*error)
         elif self.peer.owner.is_excluded(self.connection.identity, hello.peer_id):
             self._fail(None, "the owner of the channel excludes it")
         elif self._expected_peer is not None and hello.peer_id != self._expected_peer:
-            self.peer.peer_cache.drop(self._expected_peer)
+            self._drop_expected_peer()
+            self.peer.peer_cache.mark_alive(self.remote)
             self._fail(None, "another peer has this address now")
         elif hello.peer_id == self.peer.me.peer_id:
             self._fail(RejectReason.SELF_CONNECTION, "this is our own address")
         else:
             self.peer.peer_cache.mark_alive(self.remote)
+
+    def _drop_expected_peer(self) -> None:
+        """Another program has its address now."""
+        if self._expected_peer is not None:
+            self.peer.peer_cache.drop(self._expected_peer)
 
     def _on_message(self, message: WireMessage) -> None:
         if isinstance(message, OwnerDocument):

@@ -9,7 +9,8 @@
 As a program: `python -m tests.apps.conference.histories SEEDS`.
 """
 
-from itertools import combinations
+import math
+from itertools import combinations, permutations
 from random import Random
 
 from broadloom.apps.conference.actions import (
@@ -29,6 +30,7 @@ from broadloom.apps.conference.actions import (
     UnloadPart,
     Vote,
 )
+from broadloom.wire import PeerId
 from tests.apps.conference.sim_participant import SimParticipant
 from tests.histories import SimHistory, main, run_history
 
@@ -53,6 +55,8 @@ class History(SimHistory):
         self.random = Random(seed)
         self.participants: list[SimParticipant] = []
         self._two_leaders_since: float | None = None
+        self._blocked_at: dict[frozenset[PeerId], float] = {}
+        """When the network last separated two members."""
         self._heal_at: float | None = None
 
     @property
@@ -159,6 +163,7 @@ class History(SimHistory):
     # -- what must hold
 
     def _look(self) -> None:
+        self._note_blocked()
         leaders = [each for each in self.alive if each.is_leader]
         meeting = [
             (one, other)
@@ -178,10 +183,16 @@ class History(SimHistory):
             self.fail(f"two leaders for {MERGE_S:g} s: {meeting[0][0].node} and {meeting[0][1].node}")
         self.sim.clock.call_at(now + CHECK_S, self._look)
 
-    def _are_apart(self, one: SimParticipant, other: SimParticipant) -> bool:
+    def _note_blocked(self) -> None:
         network = self.sim.network
-        is_healed = self.sim.clock.now > network.healed_at + CATCH_UP_S
-        return not is_healed or network.is_blocked(one.node.host, other.node.host)
+        if network.is_partitioned:
+            for one, other in permutations(self.alive, 2):
+                if network.is_blocked(one.node.host, other.node.host):
+                    self._blocked_at[frozenset((one.peer_id, other.peer_id))] = self.sim.clock.now
+
+    def _are_apart(self, one: SimParticipant, other: SimParticipant) -> bool:
+        blocked_at = self._blocked_at.get(frozenset((one.peer_id, other.peer_id)), -math.inf)
+        return self.sim.clock.now <= blocked_at + CATCH_UP_S
 
     def problem_at_rest(self) -> str | None:
         """Why the members do not agree yet, or None."""

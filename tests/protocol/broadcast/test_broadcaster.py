@@ -141,31 +141,52 @@ def test_burst_after_a_pause_shares_a_frame() -> None:
     assert bundles(connection) == [(1, 1), (2, 3)]
 
 
-def test_author_of_many_single_messages_sends_each_at_once() -> None:
-    runtime = TurnBasedRuntime()
+def author_of_single_messages(runtime: TurnBasedRuntime) -> tuple[Peer, FakeConnection, int]:
+    """An author whose messages are sent at once, and the number of the last one."""
     peer, connection = author_that_has_just_sent(runtime)
     last = 2
     while bundles(connection)[-1] != (last, 1):
         runtime.end_turn()
-        runtime.advance(0.01)
+        runtime.advance(0.02)
         last = peer.broadcast(b"single")
         assert last < 20, "no message was sent at once"
+    runtime.end_turn()
+    runtime.advance(0.02)
+    return peer, connection, last
+
+
+def test_author_of_many_single_messages_sends_each_at_once() -> None:
+    runtime = TurnBasedRuntime()
+    peer, connection, last = author_of_single_messages(runtime)
     assert last > 10
+    last = peer.broadcast(b"at once")
+    assert bundles(connection)[-1] == (last, 1)
     assert peer.broadcast(b"in the same turn") == last + 1
     assert bundles(connection)[-1] == (last, 1)
     runtime.end_turn()
     assert bundles(connection)[-1] == (last + 1, 1)
 
 
+def test_author_of_bursts_sends_each_as_one_frame() -> None:
+    """Also after single messages: a burst that was split counts as two frames, so the next one would be split, too."""
+    runtime = TurnBasedRuntime()
+    peer, connection, last = author_of_single_messages(runtime)
+    for _ in range(20):
+        for _ in range(3):
+            peer.broadcast(b"burst")
+        runtime.end_turn()
+        runtime.advance(0.05)
+    assert bundles(connection)[last:] == [(last + 1, 1), (last + 2, 2), *((last + 3 * n + 1, 3) for n in range(1, 20))]
+
+
 def test_message_sent_at_once_joins_queue_of_congested_link() -> None:
-    peer = creator(FakeRuntime())
-    connection = link(peer, 2)
+    peer, connection, last = author_of_single_messages(TurnBasedRuntime())
     connection.is_congested = True
     peer.broadcast(b"waits")
-    assert not connection.broadcast_frames()
+    assert bundles(connection)[-1] == (last, 1)
     connection.is_congested = False
     connection.handler.on_writable()
-    assert bundles(connection) == [(1, 1)]
+    assert bundles(connection)[-1] == (last + 1, 1)
 
 
 def test_turn_without_messages_sends_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The peer cache: bounded, without the own id, failed peers replaced first, and a consistent index."""
+"""The peer cache: bounded, without the own id, failed peers apart from the others, and a consistent index."""
 
 from random import Random
 
@@ -33,28 +33,43 @@ def test_peer_cache_never_contains_own_id() -> None:
     assert cache.pick() is None
 
 
-def test_failed_peers_are_replaced_first_down_to_a_share_of_the_cache() -> None:
+def test_failed_peers_leave_room_for_others_and_few_of_them_are_kept() -> None:
     cache = cache_of(*range(1, 9))
     for peer_id in (3, 5, 4, 6):
         cache.mark_failed(peer_id)
-    for peer_id in (11, 12):
-        cache.add(peer_info(peer_id))
-    assert [peer_id for peer_id in range(1, 20) if peer_id in cache] == [1, 2, 4, 6, 7, 8, 11, 12]
+    kept = [peer_id for peer_id in (3, 4, 5, 6) if peer_id in cache]
+    assert len(kept) == 8 // FAILED_SHARE
     for peer_id in range(21, 60):
         cache.add(peer_info(peer_id))
-    assert 4 in cache
-    assert 6 in cache
-    assert len(cache) == 8
+    assert [peer_id for peer_id in (3, 4, 5, 6) if peer_id in cache] == kept
+    assert len(cache) == 8 + 8 // FAILED_SHARE
 
 
 def test_failed_peer_recovers_when_it_answers() -> None:
     cache = cache_of(*range(1, 9))
-    for peer_id in (3, 5, 6, 7):
-        cache.mark_failed(peer_id)
+    cache.mark_failed(3)
+    cache.add(peer_info(3))  # others may still think that it is alive
+    assert cache.responsive_count == 7
     cache.mark_alive(peer_info(3))
-    cache.add(peer_info(11))
-    assert 3 in cache
-    assert 5 not in cache
+    assert cache.responsive_count == 8
+    assert peer_info(3) in cache.sample(8)
+
+
+def test_forgiven_peers_count_as_responsive() -> None:
+    cache = cache_of(*range(1, 9))
+    for peer_id in (3, 5):
+        cache.mark_failed(peer_id)
+    cache.forgive()
+    assert sorted(each.peer_id for each in cache.sample(8)) == list(range(1, 9))
+
+
+def test_full_sample_is_taken_although_many_peers_failed() -> None:
+    cache = cache_of(*range(1, 129), cache_max=128)
+    for peer_id in range(1, 113):
+        cache.mark_failed(peer_id)
+    for _ in range(50):
+        assert {each.peer_id for each in cache.sample(16)} == set(range(113, 129))
+        assert {each.peer_id for each in cache.sample_for_newcomer(16)} == set(range(113, 129))
 
 
 def test_failed_peer_is_kept_however_often_it_fails() -> None:
@@ -110,15 +125,15 @@ def test_pick_skips_excluded_peers() -> None:
     assert {cache.pick() for _ in range(200)} == {peer_info(peer_id) for peer_id in range(1, 9)}
 
 
-def test_pick_prefers_responsive_peers_when_asked() -> None:
+def test_pick_takes_failed_peers_only_if_there_is_no_other() -> None:
     cache = cache_of(*range(1, 9))
-    for peer_id in range(1, 7):
+    for peer_id in (1, 2):
         cache.mark_failed(peer_id)
-    assert {cache.pick(prefer_responsive=True) for _ in range(100)} == {peer_info(7), peer_info(8)}
-    assert {cache.pick(excluded=(7,), prefer_responsive=True) for _ in range(100)} == {peer_info(8)}
-    assert {cache.pick(excluded=(7, 8), prefer_responsive=True) for _ in range(300)} == {
-        peer_info(peer_id) for peer_id in range(1, 7)
-    }
+    assert {cache.pick() for _ in range(200)} == {peer_info(peer_id) for peer_id in range(3, 9)}
+    assert {cache.pick(excluded=range(3, 9)) for _ in range(100)} == {peer_info(1), peer_info(2)}
+    assert {cache.pick_failed() for _ in range(100)} == {peer_info(1), peer_info(2)}
+    assert {cache.pick_failed(excluded=(1,)) for _ in range(100)} == {peer_info(2)}
+    assert {cache.pick_failed(excluded=(1, 2, *range(4, 9))) for _ in range(100)} == {peer_info(3)}
 
 
 peer_ids = st.integers(0, 12)
@@ -128,6 +143,7 @@ class CacheMachine(RuleBasedStateMachine):
     """Any history of a small cache, compared with a dict of its peers and whether they have failed."""
 
     CACHE_MAX = 5
+    FAILED_MAX = CACHE_MAX // FAILED_SHARE
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,34 +153,33 @@ class CacheMachine(RuleBasedStateMachine):
     def _present(self) -> list[PeerId]:
         return [peer_id for peer_id in range(13) if peer_id in self.cache]
 
-    def _on_added(self, peer_id: PeerId) -> None:
-        """Add the peer to the model, and check which one the cache replaced."""
-        if peer_id in self.has_failed:
-            return
+    def _on_put(self, peer_id: PeerId, *, has_failed: bool) -> None:
+        """Note in the model what became of the peer, and check which one it replaced."""
+        full = self.FAILED_MAX if has_failed else self.CACHE_MAX
+        others = [each for each, failed in self.has_failed.items() if failed is has_failed and each != peer_id]
         gone = [each for each in self.has_failed if each not in self.cache]
-        assert len(gone) == (len(self.has_failed) == self.CACHE_MAX)
-        are_many = sum(self.has_failed.values()) > self.CACHE_MAX // FAILED_SHARE
+        assert len(gone) == (len(others) == full)
         for each in gone:
-            assert self.has_failed.pop(each) is are_many
-        self.has_failed[peer_id] = False
+            assert self.has_failed.pop(each) is has_failed
+        self.has_failed[peer_id] = has_failed
 
     @rule(peer_id=peer_ids)
     def add(self, peer_id: PeerId) -> None:
         self.cache.add(peer_info(peer_id))
-        self._on_added(peer_id)
+        if peer_id not in self.has_failed:
+            self._on_put(peer_id, has_failed=False)
 
     @rule(peer_id=peer_ids)
     def answered(self, peer_id: PeerId) -> None:
         self.cache.mark_alive(peer_info(peer_id))
-        if peer_id in self.has_failed:
-            self.has_failed[peer_id] = False
-        self._on_added(peer_id)
+        if self.has_failed.get(peer_id) is not False:
+            self._on_put(peer_id, has_failed=False)
 
     @rule(peer_id=peer_ids)
     def failed(self, peer_id: PeerId) -> None:
         self.cache.mark_failed(peer_id)
-        if peer_id in self.has_failed:
-            self.has_failed[peer_id] = True
+        if self.has_failed.get(peer_id) is False:
+            self._on_put(peer_id, has_failed=True)
 
     @rule(peer_id=peer_ids)
     def dropped(self, peer_id: PeerId) -> None:
@@ -174,7 +189,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def the_cache_and_the_model_agree(self) -> None:
         assert self._present() == sorted(self.has_failed)
-        assert len(self.cache) == len(self.has_failed) <= self.CACHE_MAX
+        assert len(self.cache) == len(self.has_failed) <= self.CACHE_MAX + self.FAILED_MAX
         assert self.cache.responsive_count == len(self.has_failed) - sum(self.has_failed.values())
 
     @invariant()
@@ -188,7 +203,7 @@ class CacheMachine(RuleBasedStateMachine):
     def a_sample_of_all_has_all_that_did_not_fail(self) -> None:
         good = sorted(peer_id for peer_id, failed in self.has_failed.items() if not failed)
         assert sorted(each.peer_id for each in self.cache.sample(self.CACHE_MAX)) == good
-        everyone = self.cache.sample_for_newcomer(self.CACHE_MAX)
+        everyone = self.cache.sample_for_newcomer(self.CACHE_MAX + self.FAILED_MAX)
         assert sorted(each.peer_id for each in everyone) == sorted(self.has_failed)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.001
-"""An author that has sent nothing for this long sends single messages, which have nothing to share a frame with."""
+"""A message that follows a frame sooner than this waits for the end of the turn: others may follow as well."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 """The largest message that fits into one frame, signed or not."""
 
@@ -32,7 +32,7 @@ MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 class _OpenBundle:
     """Messages of this peer that have not been sent yet."""
 
-    __slots__ = ("after", "attributes", "busy_until", "is_due", "messages", "size")
+    __slots__ = ("after", "attributes", "busy_until", "is_due", "messages", "size", "was_single")
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []
@@ -45,6 +45,8 @@ class _OpenBundle:
         """A flush is scheduled."""
         self.busy_until = 0.0
         """Until then more messages are expected."""
+        self.was_single = True
+        """The last frame had one message."""
 
 
 class Broadcaster:
@@ -111,12 +113,12 @@ class Broadcaster:
         """At the end of this turn; a moment later if the author is busy, so that its frames get larger; at once if it
         often sends single messages. The first message after a long pause may begin a burst: a frame of its own would be
         flooded."""
-        runtime = self._peer.runtime
+        runtime, bundle = self._peer.runtime, self._bundle
         now = runtime.now()
-        if now < self._bundle.busy_until:
+        if now < bundle.busy_until:
             runtime.call_later(self._peer.settings.bundle_linger_s, self._flush_when_due)
-        elif now - self._sent_at >= QUIET_S and self._is_frequent(now):
-            self._bundle.is_due = False
+        elif bundle.was_single and now - self._sent_at >= QUIET_S and self._is_frequent(now):
+            bundle.is_due = False
             self.flush(at_once=True)
         else:
             runtime.call_soon(self._flush_when_due)
@@ -146,7 +148,8 @@ class Broadcaster:
         if self.verifier is not None:
             frame = encode_broadcast(self.verifier.signed(message, frame))
         self._sent_at = now
-        if len(messages) > 1:
+        bundle.was_single = len(messages) == 1
+        if not bundle.was_single:
             bundle.busy_until = now + 2 * peer.settings.bundle_linger_s
         self.receiver.on_sent(own, last, stream_start, now)
         retained = RetainedFrame(me, sequence, last, frame, 0, 0, now, 0, dissemination, priority, ttl_ms)

@@ -193,7 +193,9 @@ class JoinProtocol:
         is_full_mesh = self.is_full_mesh and links.free_slots > 0 and not peer.is_filling_slots
         members = links.peer_infos if is_full_mesh else ()
         is_linked = not peer.is_filling_slots and self._reject_reason(exchange) is None
-        peer_sample = peer.peer_cache.sample_for_newcomer(peer.settings.peer_sample_size)
+        cache = peer.peer_cache
+        sample = cache.sample if exchange.has_position else cache.sample_for_newcomer
+        peer_sample = sample(peer.settings.peer_sample_size)
         exchange.respond(JoinResponse(is_linked, is_full_mesh, peer.diameter.estimate, members, peer_sample))
         if is_linked:
             exchange.upgrade_to_link()

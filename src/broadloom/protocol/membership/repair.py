@@ -133,8 +133,8 @@ class SlotRepair:
         peer = self._peer
         excluded = [peer.me.peer_id, *peer.links.neighbors]
         tries = CACHE_TRIES if len(peer.links) else CACHE_TRIES_ISOLATED
-        for attempt in range(1 if peer.pacing.is_slow else tries):
-            peer_info = peer.peer_cache.pick(excluded, prefer_responsive=attempt > 0)
+        for _ in range(1 if peer.pacing.is_slow else tries):
+            peer_info = peer.peer_cache.pick(excluded)
             if peer_info is not None:
                 excluded.append(peer_info.peer_id)
                 self._join_via(peer_info)
