@@ -1,5 +1,7 @@
 """Deadlines and pauses that adapt to measured delays."""
 
+import pytest
+
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.exchange import OutgoingExchange
 from broadloom.protocol.membership.pacing import NORMAL_DELAY_S, STRETCH_MAX, Pacing
@@ -41,11 +43,10 @@ def test_late_timers_show_the_delay_without_any_exchange() -> None:
     assert not pacing.is_slow
 
 
-def test_one_long_suspension_is_soon_forgotten() -> None:
+@pytest.mark.parametrize("stopped_s", [8.0, 3600.0])
+def test_process_that_was_stopped_is_not_taken_for_a_slow_one(stopped_s: float) -> None:
     pacing = Pacing()
-    pacing.on_tick(3600.0)
-    for _ in range(20):
-        pacing.on_tick(0.0)
+    pacing.on_tick(stopped_s)
     assert not pacing.is_slow
 
 

@@ -131,9 +131,9 @@ def test_pick_takes_failed_peers_only_if_there_is_no_other() -> None:
         cache.mark_failed(peer_id)
     assert {cache.pick() for _ in range(200)} == {peer_info(peer_id) for peer_id in range(3, 9)}
     assert {cache.pick(excluded=range(3, 9)) for _ in range(100)} == {peer_info(1), peer_info(2)}
-    assert {cache.pick_failed() for _ in range(100)} == {peer_info(1), peer_info(2)}
-    assert {cache.pick_failed(excluded=(1,)) for _ in range(100)} == {peer_info(2)}
-    assert {cache.pick_failed(excluded=(1, 2, *range(4, 9))) for _ in range(100)} == {peer_info(3)}
+    assert {cache.pick_for_probe(()) for _ in range(200)} == {peer_info(peer_id) for peer_id in range(1, 9)}
+    assert sum(cache.pick_for_probe((1,)) == peer_info(2) for _ in range(1000)) in range(400, 600)
+    assert {cache.pick_for_probe((1, 2, *range(4, 9))) for _ in range(100)} == {peer_info(3)}
 
 
 peer_ids = st.integers(0, 12)

@@ -11,7 +11,10 @@ NORMAL_DELAY_S = 1.0
 """Exchanges may take this long without any effect: the deadlines are made for it."""
 STRETCH_MAX = 8.0
 SAMPLE_S_MAX = 20.0
-"""A larger delay is not load but a suspended machine or a stopped process."""
+"""Longer exchanges count like this."""
+LATENESS_S_MAX = 5.0
+"""A timer that is later than this does not show load but a suspended machine or a stopped process: it is ignored. Such a
+process has lost its links, and should fill its slots at once."""
 RISE, FALL = 0.5, 0.125
 """Weights of a sample above and below the estimate."""
 TURNS_PER_EXCHANGE = 2
@@ -50,7 +53,8 @@ class Pacing:
     def on_tick(self, lateness_s: float) -> None:
         """The periodic timer was this late: for this long, the process did not get the CPU."""
         self._exchange_s *= DECAY_PER_TICK
-        self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
+        if lateness_s <= LATENESS_S_MAX:
+            self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
 
 
 def _smoothed(estimate_s: float, sample_s: float) -> float:

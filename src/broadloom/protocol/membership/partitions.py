@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 BOOTSTRAP_SHARE_MIN = 0.05
 """Share of probes that also contact bootstrap hosts, where the channel may have been created a second time. In a small
 fabric it is larger: one peer or another contacts some of them in each interval."""
-RETRY_SHARE = 0.5
-"""Share of probes to cached peers that did not answer the last time: they may be in another part."""
 MERGE_SPREAD_DELAY_S = 1.0
 """After a merge, the lower beacon spreads into the other part after this delay, so that more peers merge before both
 parts look like one."""
@@ -71,9 +69,7 @@ class PartitionMerge:
 
     def _probe(self) -> None:
         peer = self._peer
-        is_retry = peer.runtime.random.random() < RETRY_SHARE
-        pick = peer.peer_cache.pick_failed if is_retry else peer.peer_cache.pick
-        peer_info = pick(peer.links.neighbors)
+        peer_info = peer.peer_cache.pick_for_probe(peer.links.neighbors)
         share = max(BOOTSTRAP_SHARE_MIN, 1 / (1 + peer.peer_cache.responsive_count))
         if peer_info is None or not len(peer.links) or peer.runtime.random.random() < share:
             self.probe_bootstrap_hosts()

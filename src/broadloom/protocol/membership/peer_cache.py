@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MESSAGE_SHARE = 8
 """One message replaces at most the cache size divided by this."""
+RETRY_SHARE = 0.5
+"""Share of probes to peers that failed: they may be in another part of the fabric."""
 FAILED_SHARE = 4
 """Peers that failed are kept up to the cache size divided by this."""
 
@@ -55,7 +57,7 @@ class _PeerSample:
         return peer_info
 
     def sample(self, count: int) -> list[PeerInfo]:
-        return self._random.sample(self._entries, min(count, len(self._entries)))
+        return self._random.sample(self._entries, count) if count < len(self._entries) else list(self._entries)
 
     def pick(self, excluded: Collection[PeerId]) -> PeerInfo | None:
         for _ in range(4):
@@ -71,6 +73,7 @@ class _PeerSample:
 class PeerCache:
     def __init__(self, own_id: PeerId, cache_max: int, random: "Random") -> None:
         self._own_id = own_id
+        self._random = random
         self._message_max = cache_max // MESSAGE_SHARE
         self._responsive = _PeerSample(cache_max, random)
         self._failed = _PeerSample(max(1, cache_max // FAILED_SHARE), random)
@@ -132,6 +135,8 @@ class PeerCache:
         """A random peer that is not excluded; one that failed only if there is no other."""
         return self._responsive.pick(excluded) or self._failed.pick(excluded)
 
-    def pick_failed(self, excluded: Collection[PeerId] = ()) -> PeerInfo | None:
-        """The same the other way round: is one of them back?"""
-        return self._failed.pick(excluded) or self._responsive.pick(excluded)
+    def pick_for_probe(self, excluded: Collection[PeerId]) -> PeerInfo | None:
+        """The same, but often one that failed, if there are any: it may be back."""
+        if len(self._failed) and self._random.random() < RETRY_SHARE:
+            return self._failed.pick(excluded) or self._responsive.pick(excluded)
+        return self.pick(excluded)
