@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from broadloom import ChannelName, Missed
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import PeerId, encode
 from broadloom.wire.exchange_messages import MAGIC, VERSION, DiscoverRequest, Hello
-from tests.channel.joined import connected_channels, unique_name
-from tests.support import eventually
+from tests.channel.joined import QUICK, connected_channels, unique_name
+from tests.support import TIMEOUT_S, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +151,9 @@ async def test_leave_policy_keeps_batches_whole() -> None:
     """A batch is kept whole, so that the unread messages have no gaps."""
 
     async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
-        for number in range(40):
+        author.broadcast_nowait(b"0")
+        await eventually(lambda: reader.unread_count == 1)
+        for number in range(1, 40):
             author.broadcast_nowait(b"%d" % number)
         await eventually(lambda: reader.has_overflowed)
         author.broadcast_nowait(b"too late")
@@ -174,3 +177,21 @@ async def test_channel_with_callback_never_overflows() -> None:
             await author.broadcast_text(str(number))
         await eventually(lambda: len(got) == 50)
         assert reader.is_connected
+
+
+async def test_leave_delivers_what_slow_neighbors_were_to_pull(caplog: pytest.LogCaptureFixture) -> None:
+    """Links with a long backlog become lazy. An author that left then took with it what nobody had pulled."""
+    settings = replace(QUICK, straggler_timeout_s=0.0, backlog_lazy_bytes=1 << 20, gap_repair_delay_s=5.0)
+    async with connected_channels(3, overflow="pause", inbox_messages_max=100, settings=settings) as members:
+        author, *readers = members
+        sent = 0
+        while author.status().counters["links_switched_to_lazy"] < len(readers):
+            for _ in range(100):
+                sent = author.broadcast_nowait(bytes(1000))
+            await asyncio.sleep(0)
+        leaving = asyncio.create_task(author.leave())
+        for reader in readers:
+            for sequence in range(1, sent + 1):
+                assert (await reader.receive(TIMEOUT_S)).sequence == sequence
+        await leaving
+    assert "slow neighbors" not in caplog.text

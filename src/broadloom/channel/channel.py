@@ -8,6 +8,7 @@ noticed: it warns and leaves.
 
 import asyncio
 import logging
+import math
 import os
 import sys
 import warnings
@@ -45,6 +46,7 @@ from broadloom.protocol.events import (
     StateChanged,
     TraceEvent,
 )
+from broadloom.protocol.link import Link
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
@@ -58,7 +60,9 @@ WARN_INTERVAL_S = 1.0
 LEAVE_TIMEOUT_S = 6.0
 """Maximum time to leave gracefully; a neighbor may not answer."""
 DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to drain outgoing queues, and to answer open requests, when leaving."""
+"""Maximum time to answer open requests when leaving, and for which neighbors may read nothing of what they were sent."""
+DRAIN_S_MAX = 15.0
+"""Maximum time to drain outgoing queues when leaving."""
 DRAIN_POLL_S = 0.02
 
 ChannelEvent = Event | Missed | SubscriptionOverflow
@@ -245,16 +249,31 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     async def _drain(self) -> None:
         """Wait for slow neighbors and for handlers of requests that are running."""
-        deadline = self._node.now() + DRAIN_TIMEOUT_S
+        began = progressed_at = self._node.now()
         for node in self._nodes:
             node.peer.requests.begin_leave()
-        while self._has_undelivered() and self._node.now() < deadline:  # noqa: ASYNC110
+        least = math.inf
+        while slow := self._slow_links():
+            now, undelivered_bytes = self._node.now(), sum(link.queued_bytes + link.backlog.bytes for link in slow)
+            if undelivered_bytes < least:
+                least, progressed_at = undelivered_bytes, now
+            if now > min(began + DRAIN_S_MAX, progressed_at + DRAIN_TIMEOUT_S):
+                log.warning("%s: left before %d slow neighbors had read what was sent", self.name, len(slow))
+                return
+            await asyncio.sleep(DRAIN_POLL_S)
+        while self._has_open_requests and self._node.now() < began + DRAIN_TIMEOUT_S:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_S)
 
-    def _has_undelivered(self) -> bool:
-        links = self._node.peer.links
-        has_requests = any(node.peer.requests.has_open_requests for node in self._nodes) or self._handler_tasks
-        return bool(has_requests or any(link.is_congested or link.backlog for link in links))
+    def _slow_links(self) -> list[Link]:
+        """The neighbors that have not read what was sent."""
+        links = list(self._node.peer.links)
+        for link in links:
+            link.backlog.push_own()
+        return [link for link in links if link.is_congested or link.backlog]
+
+    @property
+    def _has_open_requests(self) -> bool:
+        return bool(self._handler_tasks) or any(node.peer.requests.has_open_requests for node in self._nodes)
 
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""

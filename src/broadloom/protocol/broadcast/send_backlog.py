@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from broadloom.wire import PeerId
 
 NEWEST = (1 << 64) - 1
+PULL_S = 10.0
+"""Within this time a neighbor has pulled what it was not sent."""
 
 
 class _Cursor:
@@ -33,7 +35,7 @@ class _Cursor:
 
 
 class SendBacklog:
-    __slots__ = ("_backlogged_since", "_cursors", "_is_shedding", "_link", "_peer", "_queues", "bytes")
+    __slots__ = ("_backlogged_since", "_cursors", "_is_shedding", "_link", "_own_skipped", "_peer", "_queues", "bytes")
 
     def __init__(self, peer: "Peer", link: "Link") -> None:
         self._peer = peer
@@ -45,6 +47,8 @@ class SendBacklog:
         """Approximate size."""
         self._is_shedding = False
         self._backlogged_since = 0.0
+        self._own_skipped: tuple[int, float] | None = None
+        """The first message of this peer that the neighbor has to pull, and since when."""
 
     def __bool__(self) -> bool:
         return bool(self._cursors)
@@ -144,7 +148,19 @@ class SendBacklog:
         last = max(last, min(up_to, window.reached))
         broadcaster.gap_repair.send_unavailable(self._link, window, author, cursor.first, last)
 
+    def push_own(self) -> None:
+        """This peer is about to leave: push its own messages that the neighbor would have to pull."""
+        skipped, self._own_skipped = self._own_skipped, None
+        if skipped is not None and self._peer.runtime.now() - skipped[1] < PULL_S:
+            me, retention = self._peer.me.peer_id, self._peer.broadcaster.retention
+            self.bytes += sum(len(each.frame) for each in retention.in_range(me, skipped[0], NEWEST))
+            self.rewind(me, skipped[0])
+            self.drain()
+
     def _switch_to_lazy(self) -> None:
+        own = self._cursors.get(self._peer.me.peer_id)
+        if own is not None:
+            self._own_skipped = own.first, self._peer.runtime.now()
         for author in self._cursors:
             self._peer.broadcaster.plumtree.make_lazy(self._link, author)
         self._peer.counters.links_switched_to_lazy += 1
