@@ -60,7 +60,7 @@ WARN_INTERVAL_S = 1.0
 LEAVE_TIMEOUT_S = 6.0
 """Maximum time to leave gracefully; a neighbor may not answer."""
 DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to answer open requests when leaving, and for which neighbors may read nothing of what they were sent."""
+"""Maximum time to answer open requests when leaving, and to wait for neighbors that read nothing."""
 DRAIN_S_MAX = 15.0
 """Maximum time to drain outgoing queues when leaving."""
 DRAIN_POLL_S = 0.02

@@ -13,8 +13,8 @@ STRETCH_MAX = 8.0
 SAMPLE_S_MAX = 20.0
 """Longer exchanges count like this."""
 LATENESS_S_MAX = 5.0
-"""A timer that is later than this does not show load but a suspended machine or a stopped process: it is ignored. Such a
-process has lost its links, and should fill its slots at once."""
+"""A timer that is later than this shows a suspended machine or a stopped process, not load, and is ignored: the process
+has lost its links, and should fill its slots at once."""
 RISE, FALL = 0.5, 0.125
 """Weights of a sample above and below the estimate."""
 TURNS_PER_EXCHANGE = 2
