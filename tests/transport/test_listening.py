@@ -143,7 +143,7 @@ async def test_connections_during_close_are_dropped() -> None:
             await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(node.abort)
         for caller in callers:
-            await eventually(partial(is_closed_by_peer, caller), timeout_s=5)
+            await eventually(partial(is_closed_by_peer, caller))
             caller.close()
 
 

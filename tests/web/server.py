@@ -16,7 +16,8 @@ from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
 from broadloom.web.server import serve
 
 TOP = Path(__file__).parent.parent.parent
-END_S = 20.0
+END_S = 60.0
+"""More than the deadlines at the end of a server take together: for its pages, its games, and leaving each channel."""
 
 
 @contextmanager
