@@ -141,6 +141,14 @@ def test_messages_sent_before_all_neighbors_joined_are_repaired():
     )
 
 
+def test_three_neighbors_with_the_same_gap_do_not_wait_for_each_other():
+    """Only its author ever had the first message. Each of the three expected it of the other two, and held back the
+    later ones for the whole retention time."""
+    exhaustive.run_order(
+        exhaustive.parse_order("jljjjjjjljljjl"), 618, degree=3, converge_between=False, mode=DisseminationMode.FLOOD
+    )
+
+
 def test_lone_creator_may_leave_with_its_messages():
     """It had no neighbor to leave its message with; the check was wrong to expect it."""
     exhaustive.run_order(

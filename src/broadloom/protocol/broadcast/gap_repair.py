@@ -35,6 +35,9 @@ WITNESSES_MIN = 3
 """Neighbors that must have dropped a message before it is given up early on a signed channel."""
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
+WAIT_FOR_OTHERS_S = 20.0
+"""How long a peer expects missing messages of neighbors that do not have them either. Several neighbors with the same
+gap would wait for each other."""
 LATER_GAPS_FRAMES_MAX = 64
 """Buffered frames of an author between which further gaps are looked for."""
 STALLED_CHECKS_MAX = 2
@@ -45,6 +48,8 @@ class _NeverHeld(NamedTuple):
     """The neighbors that never had the first missing message, when it was last requested from all."""
 
     first: int
+    requested_at: float
+    """When all neighbors had been asked for the first time."""
     since: float
     """Since when all of them say so."""
     peer_ids: tuple[int, ...]
@@ -83,7 +88,7 @@ class GapState:
         self.pending: dict[int, tuple[int, bool]] = {}
         """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it never
         had them; otherwise it may still receive them, or has not answered."""
-        self.never_held = _NeverHeld(0, 0.0, ())
+        self.never_held = _NeverHeld(0, 0.0, 0.0, ())
         self.stalled_at = -1
         """`reached` at the last check. A gap that moves closes by itself."""
         self.stalled_checks = 0
@@ -158,7 +163,7 @@ class GapRepair:
         """The claimed messages never existed, so what neighbors said about them means nothing."""
         if (state := self._states.get(author)) is not None:
             state.unavailable.clear()
-            state.never_held = _NeverHeld(0, 0.0, ())
+            state.never_held = _NeverHeld(0, 0.0, 0.0, ())
             state.propagated_through = 0  # announced on the strength of the same claim
 
     def on_link_lost(self, link: "Link") -> None:
@@ -326,8 +331,10 @@ class GapRepair:
         author should not wait for them any longer. Not on alert: a member that has them may be in another partition."""
         now, previous = self._peer.runtime.now(), state.never_held
         peer_ids = tuple(link.peer_id for link in left if state.pending[link.peer_id][1])
-        since = previous.since if previous.first == first and len(peer_ids) == len(left) else now
-        state.never_held = _NeverHeld(first, since, peer_ids)
+        is_same = previous.first == first
+        requested_at = previous.requested_at if is_same else now
+        since = previous.since if is_same and len(peer_ids) == len(left) else now
+        state.never_held = _NeverHeld(first, requested_at, since, peer_ids)
         is_over = now > since + NEVER_HELD_TIMEOUT_S and not self._peer.partition_merge.is_alert
         return is_over and bool(left and window.reorder_buffer)
 
@@ -345,11 +352,13 @@ class GapRepair:
         return len(witnesses) > 1 and len(witnesses) == len(self._peer.links) and self._peer.two_hop_view.is_full_mesh
 
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
-        """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
-        for each other."""
+        """Whether this peer's own gap may close without the requester: neighbors with the same gap must not wait for
+        each other."""
         state = self._states.get(author)
         if state is None or state.never_held.first != window.reached + 1:
             return True
+        if self._peer.runtime.now() > state.never_held.requested_at + WAIT_FOR_OTHERS_S:
+            return False
         return any(link is not requester and link.peer_id not in state.never_held.peer_ids for link in self._peer.links)
 
     def _give_up_unavailable(self, author: PeerId, window: ReceiveWindow) -> bool:

@@ -148,8 +148,8 @@ def find_undelivered(
         if author in checker.unchecked_authors:
             continue
         logs = {node: log for node in members if (log := checker.author_logs.get(node, {}).get(author)) is not None}
-        must_be_available = author in present or (not is_part and checker.left_cleanly(author))
-        if must_be_available:
+        certain = 1 if author in present else None if is_part else checker.first_left_behind(author)
+        if certain is not None:
             last = len(times)
         else:
             last = max((log.last_sequence for log in logs.values()), default=0)
@@ -169,7 +169,7 @@ def find_undelivered(
                 return 3, f"{node} started with {label} instead of {first}"
             missed = [each for each in log.missed if (node, (author, *each)) not in checker.eclipsed]
             if missed and not allow_missed:
-                available = _first_available(missed, first, None if must_be_available else logs.values())
+                available = _first_available(missed, first, certain, logs.values())
                 if available is not None:
                     label = message_label(author, available)
                     return 1, f"{node} missed {label}, which is available, although the fabric was connected again"
@@ -177,11 +177,11 @@ def find_undelivered(
 
 
 def _first_available(
-    missed: "Iterable[tuple[int, int]]", first: int, others: "Iterable[AuthorLog] | None"
+    missed: "Iterable[tuple[int, int]]", first: int, certain: int | None, others: "Collection[AuthorLog]"
 ) -> int | None:
-    """Return the first message reported as missed that another log has. If `others` is None, every message counts."""
+    """Return the first message reported as missed that another log has. From `certain` on, every message counts."""
     for low, high in missed:
         for sequence in range(max(low, first), high + 1):
-            if others is None or any(other.has(sequence) for other in others):
+            if (certain is not None and sequence >= certain) or any(other.has(sequence) for other in others):
                 return sequence
     return None

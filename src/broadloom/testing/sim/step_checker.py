@@ -1,5 +1,6 @@
 """`StepChecker`: records the history of a simulation and checks at every step what can be checked there."""
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import (
@@ -62,7 +63,8 @@ class StepChecker:
         self.in_flight_s = self._network_s
         """How long a message may have been on the way: longer if processes are paused or hosts are slow."""
         self.links_changed_at = 0.0
-        self._left_gracefully: dict[int, None] = {}
+        self._left_gracefully: dict[int, float] = {}
+        """Since when another member of the same part of the fabric was connected, who then has what the author sent."""
         self._link_lost_at = -STABLE_PERIOD_S
         self.roster_checker: RosterChecker | None = None
         self.owner: SimOwner | None = None
@@ -213,13 +215,29 @@ class StepChecker:
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
         self.left_at.setdefault(node, self._clock.now)
-        if reason == "leaves" and len(node.peer.links):  # a lone peer has no neighbor to leave its messages with
-            self._left_gracefully[node.peer.me.peer_id] = None
+        others = self._same_part(node)
+        if reason == "leaves" and others:  # a lone peer has no other member to leave its messages with
+            self._left_gracefully[node.peer.me.peer_id] = min(self.connected_at[each] for each in others)
         self._write_trace(node, reason)
 
-    def left_cleanly(self, author: int) -> bool:
-        """Return whether an author left gracefully in a stable period: then all its messages must be delivered."""
-        return author in self._left_gracefully and self._link_lost_at + STABLE_PERIOD_S < self.sent_at[author][-1]
+    def _same_part(self, node: "SimNode") -> "list[SimNode]":
+        """The other members of the component of this node."""
+        nodes = {each.peer.me.peer_id: each for each in self.connected_at}
+        seen, found = {node.peer.me.peer_id}, [node]
+        for each in found:
+            near = [nodes[peer_id] for peer_id in each.peer.links.neighbors if peer_id in nodes and peer_id not in seen]
+            seen.update(other.peer.me.peer_id for other in near)
+            found += near
+        return found[1:]
+
+    def first_left_behind(self, author: int) -> int | None:
+        """The first message of an author that left gracefully in a stable period which another member had then: it must
+        be delivered, and all later ones. None: it did not leave like this, or there is no such message."""
+        times = self.sent_at[author]
+        shared_at = self._left_gracefully.get(author)
+        if shared_at is None or self._link_lost_at + STABLE_PERIOD_S >= times[-1] or shared_at > times[-1]:
+            return None
+        return bisect_left(times, shared_at) + 1
 
     # -- reports
 
