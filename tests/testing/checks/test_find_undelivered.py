@@ -53,7 +53,7 @@ def test_missed_message_of_crashed_author_is_a_violation_if_survivor_has_it() ->
     assert str(sim.nodes[2]) in problem[1]
 
 
-def test_message_that_nobody_could_have_when_its_author_left_is_no_violation() -> None:
+def test_message_that_no_other_member_had_when_its_author_left_is_no_violation() -> None:
     """It was sent before the other members of this part of the fabric joined; another part has heard of it."""
     sim = Simulation(1)
     author, neighbor, other = (sim.add_peer() for _ in range(3))
