@@ -8,7 +8,6 @@ noticed: it warns and leaves.
 
 import asyncio
 import logging
-import math
 import os
 import sys
 import warnings
@@ -46,7 +45,6 @@ from broadloom.protocol.events import (
     StateChanged,
     TraceEvent,
 )
-from broadloom.protocol.link import Link
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
@@ -60,9 +58,9 @@ WARN_INTERVAL_S = 1.0
 LEAVE_TIMEOUT_S = 6.0
 """Maximum time to leave gracefully; a neighbor may not answer."""
 DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to answer open requests when leaving, and to wait for neighbors that read nothing."""
+"""Maximum time to answer open requests when leaving, and for which slow neighbors may read nothing."""
 DRAIN_S_MAX = 15.0
-"""Maximum time to drain outgoing queues when leaving."""
+"""Maximum time to drain outgoing queues when leaving, while neighbors read."""
 DRAIN_POLL_S = 0.02
 
 ChannelEvent = Event | Missed | SubscriptionOverflow
@@ -249,27 +247,18 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
 
     async def _drain(self) -> None:
         """Wait for slow neighbors and for handlers of requests that are running."""
-        began = progressed_at = self._node.now()
+        began = self._node.now()
         for node in self._nodes:
             node.peer.requests.begin_leave()
-        least = math.inf
-        while slow := self._slow_links():
-            now, undelivered_bytes = self._node.now(), sum(link.queued_bytes + link.backlog.bytes for link in slow)
-            if undelivered_bytes < least:
-                least, progressed_at = undelivered_bytes, now
-            if now > min(began + DRAIN_S_MAX, progressed_at + DRAIN_TIMEOUT_S):
-                log.warning("%s: left before %d slow neighbors had read what was sent", self.name, len(slow))
+            node.peer.broadcaster.begin_leave()
+        while slow_count := sum(link.is_congested or bool(link.backlog) for link in self._node.peer.links):
+            read_at = max(began, self._node.flow.read_at)
+            if self._node.now() > min(began + DRAIN_S_MAX, read_at + DRAIN_TIMEOUT_S):
+                log.warning("%s: left before %d slow neighbors had read what was sent", self.name, slow_count)
                 return
             await asyncio.sleep(DRAIN_POLL_S)
         while self._has_open_requests and self._node.now() < began + DRAIN_TIMEOUT_S:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_S)
-
-    def _slow_links(self) -> list[Link]:
-        """The neighbors that have not read what was sent."""
-        links = list(self._node.peer.links)
-        for link in links:
-            link.backlog.push_own()
-        return [link for link in links if link.is_congested or link.backlog]
 
     @property
     def _has_open_requests(self) -> bool:

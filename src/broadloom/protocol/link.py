@@ -118,8 +118,8 @@ class Link:
             self.close(LinkDownReason.PROTOCOL_ERROR)
 
     def on_writable(self) -> None:
-        if self.backlog and not self.is_draining:
-            self.backlog.drain()
+        if not self.is_draining:
+            self.backlog.on_writable()
 
     def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         is_unauthorized = reason is not None or foreign

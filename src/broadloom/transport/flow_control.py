@@ -193,6 +193,11 @@ class FlowControl:
         """Without direct connections, which carry no broadcasts."""
         return [each for each in self._congested if not isinstance(each.handler, DirectConnection)]
 
+    @property
+    def read_at(self) -> float:
+        """When one of the congested neighbors last read something."""
+        return max((each.last_progress_at for each in self._congested_links()), default=0.0)
+
     def _slow_peer_budget_s(self, connection: "TcpConnection", now: float) -> float:
         left_s, at = connection.slow_peer_budget
         return min(self._limits.slow_peer_budget_s, left_s + self._limits.slow_peer_refill_ratio * (now - at))

@@ -1,6 +1,7 @@
 """The send backlog: a slow neighbor costs no memory, no author starves, and skipped messages are reported."""
 
 from broadloom.protocol import Peer, Tuning
+from broadloom.protocol.broadcast.send_backlog import PULL_S
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination, Priority
 from broadloom.wire.link_messages import IHave, Prune, Unavailable, UnavailableReason, Want
@@ -180,6 +181,38 @@ def test_link_with_too_long_backlog_becomes_lazy_and_pulls() -> None:
     assert [each.last_contiguous for ihave in slow.sent_messages(IHave) for each in ihave.positions][-1] == 19
     slow.remote_sends(Want(BUSY, 1, 19))
     assert slow.broadcast_ids() == [(BUSY, sequence) for sequence in range(1, 20)]
+
+
+def lazy_neighbor_of_an_author() -> tuple[FakeRuntime, Peer, FakeConnection]:
+    """It was congested for so long that it has to pull messages 1 to 19 of this peer."""
+    settings = Tuning(
+        heartbeat_timeout_s=1e9, straggler_timeout_s=0.1, backlog_shed_bytes=1000, backlog_lazy_bytes=5000
+    )
+    runtime, peer, _, slow = congested_peer(settings)
+    for number in range(19):
+        peer.broadcast(b"%d" % number + bytes(500))
+        runtime.advance(0.02)
+    assert peer.counters.links_switched_to_lazy == 1
+    return runtime, peer, slow
+
+
+def test_author_that_leaves_pushes_what_a_neighbor_was_to_pull() -> None:
+    _, peer, slow = lazy_neighbor_of_an_author()
+    peer.broadcaster.begin_leave()
+    slow.remote_sends(Prune(peer.me.peer_id))  # it has had one of them before
+    assert slow.broadcast_ids() == []
+    drain(slow)
+    assert slow.broadcast_ids() == [(peer.me.peer_id, sequence) for sequence in range(1, 20)]
+
+
+def test_author_that_leaves_does_not_push_what_a_neighbor_has_long_pulled() -> None:
+    runtime, peer, slow = lazy_neighbor_of_an_author()
+    drain(slow)
+    runtime.advance(2 * PULL_S)
+    sent = slow.broadcast_ids()
+    assert (peer.me.peer_id, 1) not in sent
+    peer.broadcaster.begin_leave()
+    assert slow.broadcast_ids() == sent
 
 
 def test_burst_alone_does_not_make_link_lazy() -> None:

@@ -50,6 +50,13 @@ def test_process_that_was_stopped_is_not_taken_for_a_slow_one(stopped_s: float) 
     assert not pacing.is_slow
 
 
+def test_timers_that_are_very_late_again_and_again_show_load() -> None:
+    pacing = Pacing()
+    for _ in range(5):
+        pacing.on_tick(15.0)
+    assert pacing.stretched(TIMEOUT_S) >= STRETCH_MAX * TIMEOUT_S
+
+
 def dial(peer: Peer) -> list[RejectReason | None]:
     failures: list[RejectReason | None] = []
     OutgoingExchange(peer, Address("far", 4000), SeekerJoined(), lambda _exchange, _response: None, failures.append)

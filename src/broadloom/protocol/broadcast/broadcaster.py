@@ -68,6 +68,7 @@ class Broadcaster:
         """Exists while a card with quotas is in force."""
         self.in_process_links: list[Link] = []
         """Links to other peers of the same process. They are not part of the fabric and get everything."""
+        self.is_leaving = False
         self._bundle = _OpenBundle()
         self._bundle_bytes = min(settings.bundle_bytes, MESSAGE_BYTES_MAX)
         self._sent_at = -settings.retention_s
@@ -108,6 +109,13 @@ class Broadcaster:
             bundle.is_due = True
             self._schedule_flush()
         return sequence
+
+    def begin_leave(self) -> None:
+        """Push what neighbors would have to pull: this peer is soon gone, and no other may have its messages."""
+        self.flush()
+        self.is_leaving = True
+        for link in self._peer.links:
+            link.backlog.push_own()
 
     def _schedule_flush(self) -> None:
         """At the end of this turn; a moment later if the author is busy, so that its frames get larger; at once if it

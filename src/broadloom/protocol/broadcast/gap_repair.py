@@ -36,8 +36,8 @@ WITNESSES_MIN = 3
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
 WAIT_FOR_OTHERS_S = 20.0
-"""How long a peer expects missing messages of neighbors that do not have them either. Several neighbors with the same
-gap would wait for each other."""
+"""How long a peer expects missing messages of neighbors that all say they do not have them either. Several neighbors
+with the same gap would wait for each other."""
 LATER_GAPS_FRAMES_MAX = 64
 """Buffered frames of an author between which further gaps are looked for."""
 STALLED_CHECKS_MAX = 2
@@ -48,8 +48,8 @@ class _NeverHeld(NamedTuple):
     """The neighbors that never had the first missing message, when it was last requested from all."""
 
     first: int
-    requested_at: float
-    """When all neighbors had been asked for the first time."""
+    answered_since: float
+    """Since when all neighbors answer that they do not have it."""
     since: float
     """Since when all of them say so."""
     peer_ids: tuple[int, ...]
@@ -85,9 +85,9 @@ class GapState:
         """Per neighbor, the ranges that it dropped, in order unless it lies."""
         self.unavailable_rounds = 0
         """Rounds over all neighbors in which some had dropped the messages."""
-        self.pending: dict[int, tuple[int, bool]] = {}
-        """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it never
-        had them; otherwise it may still receive them, or has not answered."""
+        self.pending: dict[int, tuple[int, UnavailableReason | None]] = {}
+        """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it may
+        still receive them or never had them. None: it has not answered."""
         self.never_held = _NeverHeld(0, 0.0, 0.0, ())
         self.stalled_at = -1
         """`reached` at the last check. A gap that moves closes by itself."""
@@ -289,7 +289,7 @@ class GapRepair:
             if window.reorder_buffer and sent_at < receiver.joined_at and not window.has_started:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
-            never_held = all(state.pending[link.peer_id][1] for link in left)
+            never_held = all(state.pending[link.peer_id][1] is UnavailableReason.NEVER_HELD for link in left)
             if (
                 self._is_credible(author, first, unavailable)
                 and never_held
@@ -310,7 +310,7 @@ class GapRepair:
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
         self._broadcaster.plumtree.graft(window, author, link)
-        state.pending[link.peer_id] = wanted_last, False
+        state.pending[link.peer_id] = wanted_last, None
         link.send(Want(author, first, wanted_last))
         self._request_later_gaps(author, window, link, now)
 
@@ -330,11 +330,12 @@ class GapRepair:
         """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the
         author should not wait for them any longer. Not on alert: a member that has them may be in another partition."""
         now, previous = self._peer.runtime.now(), state.never_held
-        peer_ids = tuple(link.peer_id for link in left if state.pending[link.peer_id][1])
+        answers = {link.peer_id: state.pending[link.peer_id][1] for link in left}
+        peer_ids = tuple(each for each, reason in answers.items() if reason is UnavailableReason.NEVER_HELD)
         is_same = previous.first == first
-        requested_at = previous.requested_at if is_same else now
+        answered_since = previous.answered_since if is_same and None not in answers.values() else now
         since = previous.since if is_same and len(peer_ids) == len(left) else now
-        state.never_held = _NeverHeld(first, requested_at, since, peer_ids)
+        state.never_held = _NeverHeld(first, answered_since, since, peer_ids)
         is_over = now > since + NEVER_HELD_TIMEOUT_S and not self._peer.partition_merge.is_alert
         return is_over and bool(left and window.reorder_buffer)
 
@@ -357,7 +358,7 @@ class GapRepair:
         state = self._states.get(author)
         if state is None or state.never_held.first != window.reached + 1:
             return True
-        if self._peer.runtime.now() > state.never_held.requested_at + WAIT_FOR_OTHERS_S:
+        if self._peer.runtime.now() > state.never_held.answered_since + WAIT_FOR_OTHERS_S:
             return False
         return any(link is not requester and link.peer_id not in state.never_held.peer_ids for link in self._peer.links)
 
@@ -431,8 +432,8 @@ class GapRepair:
             self._state(author).add_unavailable(link.peer_id, first, last)
             self._give_up_unavailable(author, window)
         elif first <= window.reached + 1 <= last:
-            never_held, state = unavailable.reason is UnavailableReason.NEVER_HELD, self._state(author)
+            state = self._state(author)
             was_asked = link.peer_id in state.pending
-            state.pending[link.peer_id] = last, never_held
+            state.pending[link.peer_id] = last, unavailable.reason
             if was_asked and any(each.peer_id not in state.pending for each in self._peer.links):
                 self._request(author, window, self._peer.runtime.now())  # the next neighbor, at once

@@ -134,7 +134,8 @@ class Plumtree:
             self.queue_ihave(link, author)
 
     def on_prune(self, link: "Link", prune: Prune) -> None:
-        if prune.author in self._broadcaster.receiver.windows and self._is_active(link):
+        is_final_push = self._broadcaster.is_leaving and prune.author == self._peer.me.peer_id
+        if prune.author in self._broadcaster.receiver.windows and self._is_active(link) and not is_final_push:
             self.make_lazy(link, prune.author)
             link.backlog.drop(prune.author)
             self._broadcaster.acks.remove_child(prune.author, link)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NEWEST = (1 << 64) - 1
 PULL_S = 10.0
-"""Within this time a neighbor has pulled what it was not sent."""
+"""A neighbor that reads again has pulled what it was not sent after this time, from any neighbor."""
 
 
 class _Cursor:
@@ -47,8 +47,8 @@ class SendBacklog:
         """Approximate size."""
         self._is_shedding = False
         self._backlogged_since = 0.0
-        self._own_skipped: tuple[int, float] | None = None
-        """The first message of this peer that the neighbor has to pull, and since when."""
+        self._own_skipped: tuple[int, float | None] | None = None
+        """The first message of this peer that the neighbor has to pull, and since when it reads again."""
 
     def __bool__(self) -> bool:
         return bool(self._cursors)
@@ -150,17 +150,24 @@ class SendBacklog:
 
     def push_own(self) -> None:
         """This peer is about to leave: push its own messages that the neighbor would have to pull."""
-        skipped, self._own_skipped = self._own_skipped, None
-        if skipped is not None and self._peer.runtime.now() - skipped[1] < PULL_S:
-            me, retention = self._peer.me.peer_id, self._peer.broadcaster.retention
-            self.bytes += sum(len(each.frame) for each in retention.in_range(me, skipped[0], NEWEST))
-            self.rewind(me, skipped[0])
+        if self._own_skipped is not None:
+            first, reads_since = self._own_skipped
+            if reads_since is None or self._peer.runtime.now() - reads_since < PULL_S:
+                self.rewind(self._peer.me.peer_id, first)
+                self.drain()
+
+    def on_writable(self) -> None:
+        if self._own_skipped is not None and self._own_skipped[1] is None:
+            self._own_skipped = self._own_skipped[0], self._peer.runtime.now()
+        if self._cursors:
             self.drain()
 
     def _switch_to_lazy(self) -> None:
+        if self._peer.broadcaster.is_leaving:
+            return
         own = self._cursors.get(self._peer.me.peer_id)
         if own is not None:
-            self._own_skipped = own.first, self._peer.runtime.now()
+            self._own_skipped = own.first, None
         for author in self._cursors:
             self._peer.broadcaster.plumtree.make_lazy(self._link, author)
         self._peer.counters.links_switched_to_lazy += 1

@@ -13,8 +13,8 @@ STRETCH_MAX = 8.0
 SAMPLE_S_MAX = 20.0
 """Longer exchanges count like this."""
 LATENESS_S_MAX = 5.0
-"""A timer that is later than this shows a suspended machine or a stopped process, not load, and is ignored: the process
-has lost its links, and should fill its slots at once."""
+"""One timer that is later than this shows a suspended machine or a stopped process, not load, and is ignored: such a
+process should fill its slots at once. Several in a row are load."""
 RISE, FALL = 0.5, 0.125
 """Weights of a sample above and below the estimate."""
 TURNS_PER_EXCHANGE = 2
@@ -29,6 +29,7 @@ class Pacing:
     def __init__(self) -> None:
         self._exchange_s = 0.0
         self._lag_s = 0.0
+        self._is_very_late = False
 
     @property
     def delay_s(self) -> float:
@@ -53,7 +54,8 @@ class Pacing:
     def on_tick(self, lateness_s: float) -> None:
         """The periodic timer was this late: for this long, the process did not get the CPU."""
         self._exchange_s *= DECAY_PER_TICK
-        if lateness_s <= LATENESS_S_MAX:
+        was_very_late, self._is_very_late = self._is_very_late, lateness_s > LATENESS_S_MAX
+        if was_very_late or not self._is_very_late:
             self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
 
 

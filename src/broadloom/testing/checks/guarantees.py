@@ -148,8 +148,8 @@ def find_undelivered(
         if author in checker.unchecked_authors:
             continue
         logs = {node: log for node in members if (log := checker.author_logs.get(node, {}).get(author)) is not None}
-        certain = 1 if author in present else None if is_part else checker.first_left_behind(author)
-        if certain is not None:
+        required_from = 1 if author in present else None if is_part else checker.first_shared_sequence(author)
+        if required_from is not None:
             last = len(times)
         else:
             last = max((log.last_sequence for log in logs.values()), default=0)
@@ -169,7 +169,7 @@ def find_undelivered(
                 return 3, f"{node} started with {label} instead of {first}"
             missed = [each for each in log.missed if (node, (author, *each)) not in checker.eclipsed]
             if missed and not allow_missed:
-                available = _first_available(missed, first, certain, logs.values())
+                available = _first_available(missed, first, required_from, logs.values())
                 if available is not None:
                     label = message_label(author, available)
                     return 1, f"{node} missed {label}, which is available, although the fabric was connected again"
@@ -177,11 +177,12 @@ def find_undelivered(
 
 
 def _first_available(
-    missed: "Iterable[tuple[int, int]]", first: int, certain: int | None, others: "Collection[AuthorLog]"
+    missed: "Iterable[tuple[int, int]]", first: int, required_from: int | None, others: "Collection[AuthorLog]"
 ) -> int | None:
-    """Return the first message reported as missed that another log has. From `certain` on, every message counts."""
+    """Return the first message reported as missed that another log has. From `required_from` on, every one counts."""
     for low, high in missed:
         for sequence in range(max(low, first), high + 1):
-            if (certain is not None and sequence >= certain) or any(other.has(sequence) for other in others):
+            is_required = required_from is not None and sequence >= required_from
+            if is_required or any(other.has(sequence) for other in others):
                 return sequence
     return None

@@ -230,7 +230,7 @@ class StepChecker:
             found += near
         return found[1:]
 
-    def first_left_behind(self, author: int) -> int | None:
+    def first_shared_sequence(self, author: int) -> int | None:
         """The first message of an author that left gracefully in a stable period which another member had then: it must
         be delivered, and all later ones. None: it did not leave like this, or there is no such message."""
         times = self.sent_at[author]
