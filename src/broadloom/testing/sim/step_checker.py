@@ -215,8 +215,8 @@ class StepChecker:
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
         self.left_at.setdefault(node, self._clock.now)
-        others = self._same_part(node)
-        if reason == "leaves" and others:  # a lone peer has no other member to leave its messages with
+        others = self._same_part(node) if reason == "leaves" else []
+        if others:  # a lone peer has no other member to leave its messages with
             self._left_gracefully[node.peer.me.peer_id] = min(self.connected_at[each] for each in others)
         self._write_trace(node, reason)
 
