@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from broadloom.apps.auction.lot import parse_amount
 from broadloom.web.error_messages import describe_error
 from broadloom.web.sources import LIVE, SourceNotFoundError, Sources
 from broadloom.web.table_catalog import Filter, TableCatalog
@@ -22,6 +23,14 @@ def test_corrupt_table_is_named_without_internals(tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011
         catalog.page(entry, Filter(), 0, 10)
     assert describe_error(caught.value).startswith(f"{file} cannot be read; it may be corrupt.")
+
+
+def test_value_that_was_typed_is_not_reported_as_a_failure_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="'25,50' is not an amount") as caught:
+        parse_amount("25,50")
+    assert describe_error(caught.value) == str(caught.value)
+    assert not caplog.records
+    assert "this page failed (KeyError" in describe_error(KeyError("x"))
 
 
 def test_deleted_tape_is_reported(tmp_path: Path) -> None:

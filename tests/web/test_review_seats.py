@@ -11,6 +11,7 @@ import broadloom
 from broadloom import BroadloomError
 from broadloom.apps.conference import ConferenceError, Meeting
 from broadloom.web.own_peer import OwnPeer
+from broadloom.web.pages import review
 from broadloom.web.review_seats import ReviewSeats
 from tests.channel.joined import QUICK, connected_channels
 from tests.support import eventually
@@ -25,6 +26,17 @@ async def test_windows_on_a_channel_share_the_participant_of_the_server() -> Non
         await seats.leave("first")
         assert [each.is_me for each in second.participants()] == [True]
         await seats.close()
+
+
+async def test_reply_to_a_note_that_is_no_longer_shown_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review, "NOTES_MAX", 2)
+    async with connected_channels(1) as (channel,), Meeting(channel) as meeting:
+        first = await meeting.annotate("rib", "thin")
+        await meeting.annotate("rib", "how thin?", reply_to=first)
+        second = await meeting.annotate("spar", "thick")
+        assert [each["replyTo"] for each in review.snapshot(meeting)["notes"]] == [None, None]
+        await meeting.annotate("spar", "how thick?", reply_to=second)
+        assert [each["replyTo"] for each in review.snapshot(meeting)["notes"]] == [None, second]
 
 
 async def test_shared_meeting_that_has_failed_is_joined_again() -> None:

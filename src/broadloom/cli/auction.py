@@ -150,10 +150,10 @@ async def bid(
             raise UsageError(f"bids for {lot} are sealed and must be revealed later: give --sealed-bids FILE or --wait")
         with usage_errors():
             found = await room.bid(lot, amount, timeout_s=join_options.timeout)
-        if receipt is not None:
-            receipt.write_bytes(found.encode())
         values = {"lot": lot, "number": found.number, "amount": found.amount, "auctioneer": found.auctioneer}
         print_result(values, f"accepted as entry {found.number}, signed by {found.auctioneer}", json=json)
+        if receipt is not None:  # after that, because the bid counts even if this fails
+            receipt.write_bytes(found.encode())
         if not wait:
             return SUCCESS
         async with Output(stop) as out:

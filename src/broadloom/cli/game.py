@@ -35,7 +35,7 @@ ProgramOption = Annotated[
 OwnerOption = Annotated[
     str, option("Name on the ticket of its owner, if several members use the name.", "OWNER", "--from")
 ]
-PlayersOption = Annotated[int, option("Number of roles.", "N", min=2, max=4)]
+PlayersOption = Annotated[int, option("Number of roles.", "N", min=1)]
 
 
 @command("game list", game)

@@ -55,6 +55,23 @@ async def test_highest_bid_of_an_english_auction_wins_with_receipts_and_late_bid
         receipt.check(ledgers[1])
 
 
+async def test_program_with_a_wrong_clock_does_not_fill_the_list(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Saleroom(tmp_path) as saleroom:
+        notaries = await saleroom.notaries()
+        anna, seller = [await saleroom.open(name) for name in ("anna", "seller")]
+        await seller.open_lot(lot("english"))
+        await anna.wait_until_current()
+        auctioneer = next(each for each in notaries if each.is_auctioneer)
+        for room in (auctioneer, anna):
+            room._wall_clock = lambda: TICKETS_END.timestamp() + 1e4
+        with pytest.raises(auction.NotQualifiedError, match=r"ticket of anna is not valid now .* set the clock"):
+            await anna.bid("lot-1", 10)
+        await eventually(lambda: "is not valid now" in caplog.text, "the auctioneer warns")
+        assert seller.ledger.number == 1
+
+
 async def test_auction_continues_after_the_auctioneer_is_killed_and_stops_without_a_majority(tmp_path: Path) -> None:
     async with Saleroom(tmp_path) as saleroom:
         notaries = await saleroom.notaries()

@@ -21,6 +21,7 @@ from broadloom import (
 from broadloom.apps import conference, session
 from broadloom.apps.conference import (
     ConferenceError,
+    Done,
     FloorTimeoutError,
     Meeting,
     MeetingEvent,
@@ -32,6 +33,7 @@ from broadloom.apps.conference import (
     participation,
 )
 from broadloom.apps.conference.actions import LoadPart, Point, ReleaseFloor, SentAction, SetView, encode
+from broadloom.apps.conference.transcript import describe
 from broadloom.order.submissions import Submissions
 from broadloom.wire import PeerId
 from tests.channel.joined import QUICK, unique_name
@@ -299,6 +301,9 @@ async def test_viewpoint_of_the_leader_is_followed_until_detached() -> None:
         assert anna.leader is None
         await agree([anna, ben])
         assert ben.viewpoint == Viewpoint((5.0, 5.0, 5.0)), "it stays when the floor is free"
+        async with ben.floor():
+            await ben.show(FRONT)
+            await eventually(lambda: anna.viewpoint == FRONT, "who has led follows")
 
 
 async def test_pointer_expires() -> None:
@@ -368,6 +373,8 @@ async def test_names_are_those_of_tickets_and_listeners_only_listen() -> None:
             await ben.raise_hand()
         with pytest.raises(ConferenceError, match="only participants can vote"):
             await ben.vote(await anna.open_poll("Release it?", ["yes", "no"]), 0)
+        with pytest.raises(ConferenceError, match="only participants can lead"):
+            await ben.request_floor()
 
 
 async def test_participant_that_leaves_gives_the_floor_back() -> None:
@@ -379,6 +386,24 @@ async def test_participant_that_leaves_gives_the_floor_back() -> None:
         assert [each.name for each in ben.participants()] == ["Ben"], "Anna is still on the channel"
         with pytest.raises(NotConnectedError):
             await anna.request_floor()
+
+
+async def test_transcript_describes_each_item_although_others_follow() -> None:
+    async with meeting_of("Anna") as (anna,):
+        for part, x in (("rib", 3.0), ("spar", 4.0)):
+            await anna.annotate(part, "thin")
+            await anna.measure(part, (0.0, 0.0, 0.0), (x, 0.0, 0.0))
+            await anna.open_poll(f"Release the {part}?", ["yes", "no"])
+        texts = [describe(each, anna) for each in iter(anna.receive_nowait, None) if isinstance(each, Done)]
+    assert texts == [
+        "Anna joins",
+        "Anna notes at rib [1]: thin",
+        "Anna measures 3.0 at rib",
+        "Anna asks [1]: Release the rib? (1 yes, 2 no)",
+        "Anna notes at spar [2]: thin",
+        "Anna measures 4.0 at spar",
+        "Anna asks [2]: Release the spar? (1 yes, 2 no)",
+    ]
 
 
 async def test_join_connects_and_leaves() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,24 @@ async def test_player_tells_one_or_more_others_something_that_the_rest_does_not_
         assert [await heard(ben), await heard(ben)] == [("Anna", "flank right"), ("Dan", "now")]
         assert [await heard(carla), await heard(carla)] == [("Anna", "flank right"), ("Dan", "now")]
         assert not any(isinstance(each, game.Said) for each in iter(dan.receive_nowait, None))
+
+
+async def test_message_to_a_role_is_not_for_a_player_of_that_name() -> None:
+    async with playing(Chain, "blue", "Ben") as [blue, ben]:
+        await eventually(lambda: not blue.table.open_roles(), "all are here")
+        await blue.tell("blue", "for the role")
+        assert (blue.role, await heard(ben)) == ("red", ("blue", "for the role"))
+
+
+async def test_role_that_was_canceled_is_given_up_although_it_was_asked_for() -> None:
+    async with playing(Chain, "Anna") as [anna], game.join(anna.channel.name, of=Chain(2), role="", **OPTIONS) as ben:
+        arriving = asyncio.create_task(ben.arrived("blue", name="Ben"))
+        await eventually(lambda: ("sit", "blue") in ben._participant._tried, "it has asked for the role", poll_s=0)
+        arriving.cancel()
+        with suppress(asyncio.CancelledError):
+            await arriving
+        await eventually(lambda: ("leave", "blue") in ben._participant._tried, "it gives up the role")
+        await eventually(lambda: ben.role is None and not anna.table.seats["blue"].player, "the role is free")
 
 
 @pytest.mark.parametrize("to", ["Anna", "red", ["Anna", "Ben"]], ids=["name", "role", "list"])

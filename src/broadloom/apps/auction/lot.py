@@ -5,13 +5,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import StrEnum
 from typing import Any
 
 PLACES = 4
 """Decimal places of an amount, as in bills."""
 AMOUNT_MAX = Decimal(10) ** 12
+EXACT = Context(prec=28)
+"""For calculations with amounts: the precision of `Decimal` operators is a setting of each program."""
 ID_BYTES_MAX = 64
 TITLE_BYTES_MAX = 200
 NAME_BYTES_MAX = 64
@@ -23,6 +25,9 @@ CALLS_DOWN_MAX = 1000
 SECONDS_MAX = 30 * 86_400.0
 
 _AMOUNT = re.compile(rf"\d{{1,13}}(\.\d{{1,{PLACES}}})?", re.ASCII)
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff]"
+)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -123,7 +128,7 @@ class Lot:
     @property
     def calls_down(self) -> int:
         """Dutch: how often the price falls before it is at the reserve."""
-        return math.ceil((self.start - self.reserve) / self.step)
+        return math.ceil(EXACT.divide(EXACT.subtract(self.start, self.reserve), self.step))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-serializable values, from which `Lot.parse` makes an equal one."""
@@ -142,12 +147,16 @@ class Lot:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], seller: str) -> "Lot":
-        """Raises `ValueError`."""
+        """Raises `ValueError`, also for another notation of a time: versions of Python differ in what they parse."""
         try:
-            return cls(**{**values, "seller": seller})
+            lot = cls(**{**values, "seller": seller})
         except (TypeError, OverflowError) as problem:
             raise ValueError(f"not a lot: {problem}") from None
+        if values.get("end") != lot.end.isoformat():
+            raise ValueError(f"end must be in UTC: {lot.end.isoformat()}")
+        return lot
 
 
 def _is_text(text: object, bytes_max: int) -> bool:
-    return isinstance(text, str) and text.isprintable() and len(text.encode(errors="surrogatepass")) <= bytes_max
+    """Not by `str.isprintable`, which depends on the version of Python: all members must come to the same result."""
+    return isinstance(text, str) and not _UNPRINTABLE.search(text) and len(text.encode()) <= bytes_max

@@ -29,7 +29,7 @@ from broadloom.apps.auction.receipt import Receipt, checked_bid
 from broadloom.apps.auction.sale import Phase, Sale
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.sealed_bids import SealedBid, SealedBids
-from broadloom.apps.auction.statements import Action, Statement, signed
+from broadloom.apps.auction.statements import Action, Statement, signed, verified
 from broadloom.apps.session import AppSession, joined
 from broadloom.channel.arguments import check_count
 from broadloom.errors import (
@@ -41,6 +41,7 @@ from broadloom.errors import (
     RequestError,
 )
 from broadloom.order import Diverged, Entry, OrderEvent, OrderSettings, ordered
+from broadloom.protocol.identity import Role
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class Room(AppSession[AuctionEntry]):
                 raise TooLowError(f"the lowest bid for {lot} is {amount_text(sale.lot.start)}")
             salt = secrets.token_hex(32)
             fields = {"commitment": commitment(self.channel.name, lot, self.name, exact, salt)}
-            self._sealed_bids.add(fields["commitment"], SealedBid(exact, salt))
+            await asyncio.to_thread(self._sealed_bids.add, fields["commitment"], SealedBid(exact, salt))
         outcome = await self._submit_statement(Action.BID, lot, self._left_s(deadline_s), **fields)
         return await self.receipt(outcome.number, timeout_s=self._left_s(deadline_s))
 
@@ -298,7 +299,15 @@ class Room(AppSession[AuctionEntry]):
         """Submit a statement, and wait for its outcome. Raises the `AuctionError` for which it had no effect."""
         at_ms = int(self.wall_time_s() * 1000)
         statement = Statement(action=action, id=secrets.token_hex(16), at_ms=at_ms, lot=lot, **fields)
-        await self._submit_entry(signed(statement, self._signer), timeout_s)
+        data = signed(statement, self._signer)
+        own = self.channel.identity(self.peer_id)
+        is_consumer = own is not None and own.role is Role.CONSUMER  # which the order reports
+        if not is_consumer and verified(data, self.ledger.verify) is None:  # all members would ignore it
+            raise NotQualifiedError(
+                f"{self.channel.name}: the ticket of {self.name} is not valid now by the clock of this machine: set "
+                "the clock, or get a new ticket"
+            )
+        await self._submit_entry(data, timeout_s)
         outcome = self.ledger.outcomes.get((self.name, statement.id))
         if outcome is None:
             raise AuctionError(
@@ -384,6 +393,9 @@ class Room(AppSession[AuctionEntry]):
         """A call that fails is due again. If both are ordered, the second one has no effect."""
         try:
             await self._submit_statement(call.action, call.lot, TIMEOUT_S, after=call.after, chain=call.chain)
+        except NotQualifiedError as problem:
+            log.warning("%s: %s %s: %s", self.channel.name, call.action, call.lot, problem)
+            await asyncio.sleep(ANSWER_S)
         except BroadloomError as problem:
             log.debug("%s: %s %s: %s", self.channel.name, call.action, call.lot, problem)
         finally:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broadloom.apps.auction.entries import AuctionEntry, Bid, Extended, Going, Lowered, Revealed, Sold, Unsealed, Unsold
 from broadloom.apps.auction.errors import ClosedError, InvalidError, NotQualifiedError, TooLowError
-from broadloom.apps.auction.lot import Kind, Lot, amount_text
+from broadloom.apps.auction.lot import EXACT, Kind, Lot, amount_text
 from broadloom.apps.auction.sealed import commitment
 from broadloom.apps.auction.statements import Action, Statement
 
@@ -78,9 +78,9 @@ class Sale:
         """The lowest amount that is accepted now."""
         lot, leader = self.lot, self.leader
         if lot.kind is Kind.DUTCH:
-            return max(lot.start - lot.step * self.lowered, lot.reserve)
+            return max(EXACT.subtract(lot.start, EXACT.multiply(lot.step, self.lowered)), lot.reserve)
         if lot.kind is Kind.ENGLISH and leader is not None and leader.amount is not None:
-            return leader.amount + lot.step
+            return EXACT.add(leader.amount, lot.step)
         return lot.start
 
     def bid_of(self, bidder: str) -> AcceptedBid | None:

@@ -55,7 +55,7 @@ class SealedBids:
         return self._bids.get(commitment)
 
     def add(self, commitment: str, bid: SealedBid) -> None:
-        """On disk when it returns."""
+        """On disk when it returns. Call it in a thread: it may wait for another program."""
         self._bids[commitment] = bid
         if self._path is not None:
             with _locked(self._path):
@@ -63,7 +63,8 @@ class SealedBids:
                 self._write(self._path)
 
     def _write(self, path: Path) -> None:
-        values = {key: {"amount": amount_text(each.amount), "salt": each.salt} for key, each in self._bids.items()}
+        bids = list(self._bids.items())
+        values = {key: {"amount": amount_text(each.amount), "salt": each.salt} for key, each in bids}
         fresh = path.with_name(f".{path.name}.new")
         fresh.unlink(missing_ok=True)
         with os.fdopen(open_new(fresh), "w") as file:

@@ -92,7 +92,7 @@ class Statement:
         values: dict[str, Any] = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            if value not in (None, "", 0, {}):
+            if isinstance(value, Decimal) or value not in (None, "", 0, {}):
                 values[each.name] = amount_text(value) if isinstance(value, Decimal) else value
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 

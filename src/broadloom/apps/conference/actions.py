@@ -179,6 +179,11 @@ def name_of_action(action: Action) -> str:
     return _NAME_OF[type(action)]
 
 
+def item_id(author: int, number: int) -> str:
+    """The id of what this action of an author creates."""
+    return f"{author:x}-{number}"
+
+
 class SentAction(NamedTuple):
     number: int
     """Counts the actions of the author, from 1."""

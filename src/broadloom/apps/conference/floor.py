@@ -45,8 +45,11 @@ class Floor:
             is_returned = to == self.lender
             self._give(to, lender=None if is_returned else author)
 
-    def take_back(self, author: int) -> None:
-        self.is_recalled = self.is_recalled or (author == self.lender and self.holder is not None)
+    def take_back(self, author: int) -> bool:
+        """Returns whether the author has handed the floor to its holder."""
+        is_lender = author == self.lender and self.holder is not None
+        self.is_recalled = self.is_recalled or is_lender
+        return is_lender
 
     def _pass_on(self) -> None:
         following = next(iter(self.queue), None)

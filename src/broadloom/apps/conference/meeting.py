@@ -119,6 +119,9 @@ class Meeting(Participation):
 
     async def request_floor(self) -> None:
         """Lead at once if the floor is free, else wait in the queue."""
+        self._check_open()
+        if not self.state.is_here(self.me):
+            raise ConferenceError("only participants can lead: join without `listens`, with a ticket that may send")
         await self._do(RequestFloor())
 
     async def release_floor(self) -> None:
@@ -179,7 +182,7 @@ class Meeting(Participation):
         """Show all that follow this viewpoint. Raises `NotLeaderError`."""
         self._check_leader("show a viewpoint")
         checked = Viewpoint(point(viewpoint[0]), point(viewpoint[1]))
-        self._own_viewpoint, self._shown = checked, live.LiveView(self.state.floor.term, checked)
+        self._shown = live.LiveView(self.state.floor.term, checked)
         if self._rest_timer is not None:
             self._rest_timer.cancel()
         self._rest_timer = self._loop.call_later(REST_S, self._start_best_effort, self._order_view)

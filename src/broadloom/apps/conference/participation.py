@@ -13,6 +13,7 @@ from broadloom.apps.conference.actions import (
     Point,
     ReleaseFloor,
     Viewpoint,
+    item_id,
     name_of_action,
 )
 from broadloom.apps.conference.core import Done, MeetingCore
@@ -133,7 +134,7 @@ class Participation(AppSession[MeetingEvent]):
         finally:
             if not sent:
                 self._core.withdraw(number)
-        return f"{self.me:x}-{number}"
+        return item_id(self.me, number)
 
     def _on_entry(self, entry: Entry) -> None:
         done = self._core.on_entry(entry, self.now())

@@ -33,6 +33,7 @@ from broadloom.apps.conference.actions import (
     Value,
     Viewpoint,
     Vote,
+    item_id,
 )
 from broadloom.apps.conference.floor import Floor
 
@@ -139,7 +140,7 @@ class MeetingState:
         term = self.floor.term
         is_done = self._apply_to_participants(author, sent.action, sent.at_ms)
         if is_done is None:
-            is_done = self._apply_to_items(author, sent.action, f"{author:x}-{sent.number}", sent.at_ms)
+            is_done = self._apply_to_items(author, sent.action, item_id(author, sent.number), sent.at_ms)
         if self.floor.term != term and self.floor.holder is not None:
             self.terms.append(Term(self.floor.holder, sent.at_ms))
         return is_done
@@ -163,15 +164,17 @@ class MeetingState:
                 if is_up:
                     self.hands[author] = None
             case RequestFloor():
+                if not self.is_here(author):
+                    return False
                 floor.request(author)
             case ReleaseFloor():
                 return floor.release(author)
             case HandOver(to):
-                if not is_leader or to not in self.participants or self.participants[to].left_ms is not None:
+                if not is_leader or not self.is_here(to):
                     return False
                 floor.hand_over(author, to)
             case TakeBack():
-                floor.take_back(author)
+                return floor.take_back(author)
             case KeepFloor():
                 return is_leader
             case ReportGone(holder, number):
@@ -220,6 +223,11 @@ class MeetingState:
             case SetAgenda(items):
                 self.agenda = items
         return True
+
+    def is_here(self, peer_id: int) -> bool:
+        """Whether this participant has arrived and has not left."""
+        record = self.participants.get(peer_id)
+        return record is not None and record.left_ms is None
 
     def voter(self, peer_id: int) -> str | None:
         """Under which key the votes of a participant count: its name, because one that connects again has another

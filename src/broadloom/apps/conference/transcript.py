@@ -1,5 +1,7 @@
 """What happens in a meeting, in sentences: for a terminal and for a log on a page."""
 
+from math import dist
+
 from broadloom.apps.conference.actions import (
     Annotate,
     Arrive,
@@ -18,6 +20,7 @@ from broadloom.apps.conference.actions import (
     TakeBack,
     UnloadPart,
     Vote,
+    item_id,
 )
 from broadloom.apps.conference.core import Done
 from broadloom.apps.conference.meeting import Meeting
@@ -32,7 +35,7 @@ def describe(done: Done, meeting: Meeting) -> str | None:
 
 
 def _describe(done: Done, meeting: Meeting) -> str | None:
-    state = meeting.state
+    state, item = meeting.state, item_id(done.author, done.sent.number)
     match done.sent.action:
         case Arrive():
             return "joins"
@@ -54,23 +57,21 @@ def _describe(done: Done, meeting: Meeting) -> str | None:
             return f"loads {part}"
         case UnloadPart(part):
             return f"unloads {part}"
-        case Measure():
-            measured = list(state.measurements.values())[-1]
-            return f"measures {measured.distance:,.1f} at {measured.part}"
-        case Annotate(text=text):
-            note = list(state.notes.values())[-1]
+        case Measure(part, start, end):
+            return f"measures {dist(start, end):,.1f} at {part}"
+        case Annotate(text=text) if (note := state.notes.get(item)) is not None:
             parent = state.notes.get(note.reply_to) if note.reply_to else None
             reply = f" (reply to {list(state.notes).index(parent.id) + 1})" if parent is not None else ""
-            return f"notes at {note.part} [{len(state.notes)}]{reply}: {text}"
+            return f"notes at {note.part} [{list(state.notes).index(item) + 1}]{reply}: {text}"
         case Publish(kind, part, values):
             listed = ", ".join(f"{name} {value}" for name, value in values.items())
             return f"publishes at {part}: {kind}: {listed}"
-        case OpenPoll(question, options):
+        case OpenPoll(question, options) if item in state.polls:
             listed = ", ".join(f"{number} {option}" for number, option in enumerate(options, 1))
-            return f"asks [{len(state.polls)}]: {question} ({listed})"
-        case Vote(poll, option):
+            return f"asks [{list(state.polls).index(item) + 1}]: {question} ({listed})"
+        case Vote(poll, option) if poll in state.polls:
             return f"votes [{list(state.polls).index(poll) + 1}]: {state.polls[poll].options[option]}"
-        case ClosePoll(poll):
+        case ClosePoll(poll) if poll in state.polls:
             found = state.polls[poll]
             counts = ", ".join(f"{name} {count}" for name, count in zip(found.options, found.counts, strict=True))
             return f"closes [{list(state.polls).index(poll) + 1}]: {counts}"

@@ -237,9 +237,10 @@ class Play(AppSession[Change]):
 
     def _player(self, to: str) -> PeerId:
         """The peer of a player, by name or role."""
-        for role, seat in self.table.seats.items():
-            if seat.player and to in (role, seat.name):
-                return PeerId(seat.player)
+        seats = self.table.seats
+        for role in (to, *(each for each, seat in seats.items() if seat.name == to)):  # roles come first
+            if role in seats and seats[role].player:
+                return PeerId(seats[role].player)
         raise GameError(f"{to} is not in the game")
 
     async def _tell(self, player: PeerId, to: str, text: str) -> None:

@@ -39,6 +39,8 @@ class Seating:
         seats = participant.table.seats
         namesake_since, self._namesake_since = self._namesake_since, None
         if not role:
+            if (held := participant.table.role_of(me)) is not None:  # ordered after nobody wanted it any longer
+                participant.submit_or_skip(("leave", held), (Kind.LEAVE, held, "", {"player": me}))
             return
         if role == ANY_ROLE:
             mine = next((each for each, seat in seats.items() if seat.name == self.name), None)

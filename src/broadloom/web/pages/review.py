@@ -158,6 +158,7 @@ class ReviewPage:
 def snapshot(meeting: Meeting) -> dict[str, Any]:
     """The meeting as the page shows it."""
     state, view = meeting.state, meeting.shared_viewpoint
+    notes = dict(list(state.notes.items())[-NOTES_MAX:])
     return {
         "me": f"{meeting.me:x}",
         "leader": f"{meeting.leader:x}" if meeting.leader is not None else "",
@@ -184,9 +185,9 @@ def snapshot(meeting: Meeting) -> dict[str, Any]:
                 "text": note.text,
                 "at": note.at,
                 "atMs": note.at_ms,
-                "replyTo": note.reply_to,
+                "replyTo": note.reply_to if note.reply_to in notes else None,
             }
-            for note in list(state.notes.values())[-NOTES_MAX:]
+            for note in notes.values()
         ],
         "measurements": [
             {"start": each.start, "end": each.end, "distance": each.distance}
