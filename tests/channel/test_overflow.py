@@ -121,6 +121,22 @@ async def test_paused_channel_can_leave(peers: int, caplog: pytest.LogCaptureFix
         assert len(got) >= 5
 
 
+async def test_author_that_leaves_waits_while_a_slow_reader_reads() -> None:
+    limits = Limits(close_timeout_s=0.2)
+    settings = TcpTuning(discovery_retry_s=0.1, unlink_timeout_s=0.2, heartbeat_s=0.1, tick_s=0.05, limits=limits)
+    count = 1000
+    async with connected_channels(2, overflow="pause", inbox_messages_max=20, settings=settings) as (author, reader):
+        for number in range(count):
+            author.broadcast_nowait(b"%08d" % number + bytes(2000))
+        leaving = asyncio.ensure_future(author.leave())
+        got = []
+        for _ in range(count):
+            got.append(int((await reader.receive(TIMEOUT_S)).data[:8]))
+            await asyncio.sleep(0.001)
+        await leaving
+        assert got == list(range(count))
+
+
 async def test_leave_policy_leaves_and_raises_inbox_overflow_error() -> None:
     async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
         for number in range(40):

@@ -35,6 +35,8 @@ async def test_lot_is_opened_sold_exported_and_verified(tmp_path: Path) -> None:
             # A Dutch lot is sold as soon as somebody bids, however busy the machine is.
             opened = await auction("open", "lot-1", "--kind", "dutch", "--start", "12.50", by="sam")
             assert opened == (0, "lot-1 is open: entry 1\n", "")
+            code, _, err = await auction("bid", "lot-1", "20", "--receipt", str(tmp_path / "missing" / "receipt"))
+            assert (code, "No such file" in err) == (2, True)
             code, out, err = await auction("bid", "lot-1", "20", "--wait", "--receipt", str(receipt))
             assert (code, err) == (0, "")
             assert "sold to anna for 12.50" in out

@@ -55,10 +55,12 @@ log = logging.getLogger("broadloom")
 
 WARN_INTERVAL_S = 1.0
 """Minimum time between two warnings about missed messages. Each one is reported as an event anyway."""
-LEAVE_TIMEOUT_S = 6.0
-"""Maximum time to leave gracefully; a neighbor may not answer."""
-DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to answer open requests when leaving, and for which slow neighbors may read nothing."""
+LEAVE_TIMEOUT_S = 17.0
+"""Maximum time to leave gracefully. The protocol should need less."""
+REQUESTS_DRAIN_S = 1.5
+"""Maximum time to answer open requests when leaving."""
+DRAIN_STALL_S = 4.0
+"""Neighbors that read nothing for this time are not waited for when leaving."""
 DRAIN_S_MAX = 15.0
 """Maximum time to drain outgoing queues when leaving, while neighbors read."""
 DRAIN_POLL_S = 0.02
@@ -240,7 +242,9 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
                     await self._all_left.wait()
             except TimeoutError:
-                log.warning("%s: left without an answer from all neighbors", self.name)
+                log.warning("%s: left before all links were closed", self.name)
+            if unanswered := sum(node.peer.leave_protocol.unanswered for node in self._nodes):
+                log.warning("%s: left without an answer from %d neighbors", self.name, unanswered)
             await asyncio.gather(*(node.close() for node in self._nodes))
         finally:
             self.abort()
@@ -251,13 +255,13 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         for node in self._nodes:
             node.peer.requests.begin_leave()
             node.peer.broadcaster.begin_leave()
-        while slow_count := sum(link.is_congested or bool(link.backlog) for link in self._node.peer.links):
+        while slow_count := sum(link.is_behind for link in self._node.peer.links):
             read_at = max(began, self._node.flow.read_at)
-            if self._node.now() > min(began + DRAIN_S_MAX, read_at + DRAIN_TIMEOUT_S):
+            if self._node.now() > min(began + DRAIN_S_MAX, read_at + DRAIN_STALL_S):
                 log.warning("%s: left before %d slow neighbors had read what was sent", self.name, slow_count)
                 return
             await asyncio.sleep(DRAIN_POLL_S)
-        while self._has_open_requests and self._node.now() < began + DRAIN_TIMEOUT_S:  # noqa: ASYNC110
+        while self._has_open_requests and self._node.now() < began + REQUESTS_DRAIN_S:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_S)
 
     @property

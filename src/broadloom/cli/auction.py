@@ -144,6 +144,8 @@ async def bid(
     """
     from broadloom.apps.auction import Sold, Unsold
 
+    if receipt is not None:  # a bid cannot be taken back, so its file must not fail later
+        receipt.touch()
     async with _room(channel, join_options, stop, notaries, sealed_bids=sealed_bids) as room:
         sale = room.ledger.sale(lot)
         if sale.lot.kind.is_sealed and sealed_bids is None and not wait:

@@ -33,6 +33,8 @@ class Tuning(ChannelSettings):
     after this time at the latest."""
     unlink_timeout_s: float = 4.0
     """A link that is being drained is closed after this time even without an acknowledgement."""
+    leave_timeout_s: float = 15.0
+    """Maximum time for slow neighbors to read what was sent before this peer left."""
     leave_linger_s: float = 0.3
     """Frames of a leaving neighbor are read for this long: it may relay the last messages of another leaving peer."""
     tick_s: float = 1.0

@@ -90,6 +90,11 @@ class Link:
         return self._connection.is_congested
 
     @property
+    def is_behind(self) -> bool:
+        """Whether frames for the neighbor are waiting."""
+        return self._connection.is_congested or bool(self.backlog)
+
+    @property
     def queued_bytes(self) -> int:
         return self._connection.queued_bytes
 
@@ -169,6 +174,10 @@ class Link:
         elif now - self._sent_at >= settings.heartbeat_s:
             self._connection.send(self._peer.roster.sync.heartbeat(self))
             self._sent_at = now
+
+    def is_silent(self, now: float, seconds: float) -> bool:
+        """Whether nothing was received for this time."""
+        return not self.received_since_tick and now - self._received_at >= seconds
 
     def close(self, reason: LinkDownReason) -> None:
         """Close the link at once."""

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit
 
 # The login page is plain HTML, since nothing else is served before it.
 
@@ -82,6 +82,14 @@ HEADERS = (
 )
 
 
+def _split_url(url: str) -> SplitResult:
+    """Of a URL that is malformed, the host is empty."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
+
+
 def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -127,11 +135,11 @@ class AuthMiddleware:
 
     def _rejection(self, scope: Scope, headers: dict[str, str]) -> str:
         host = headers.get("host", "")
-        if self._loopback_only and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        if self._loopback_only and not is_loopback(_split_url(f"//{host}").hostname or ""):
             return "this page is for this machine only: open it as localhost, or as 127.0.0.1"
         origin = headers.get("origin")
         is_safe = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if origin is not None and not is_safe and urlsplit(origin).netloc != host:
+        if origin is not None and not is_safe and _split_url(origin).netloc != host:
             return "this came from a page of another server"
         return ""
 

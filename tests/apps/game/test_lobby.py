@@ -108,7 +108,8 @@ async def test_malformed_listings_and_activities_are_ignored() -> None:
     ]  # fmt: skip
     changed_activities: list[dict[str, Any]] = [
         {"phase": "open x=y"}, {"phase": []}, {"players": ["red"]}, {"players": {"red": 1}}, {"score": {"red": ""}},
-        {"stand_ins": 5}, {"stand_ins": [1]}, {"members": "1"}, {"result": None},
+        {"stand_ins": 5}, {"stand_ins": [1]}, {"stand_ins": "red"}, {"players": [["red", "A"]]},
+        {"score": [["red", 1]]}, {"members": "1"}, {"result": None},
     ]  # fmt: skip
     async with opened() as lobby:
         for each in (*changed, None):

@@ -1,5 +1,7 @@
 """Gap repair: missing messages are requested, and reported as missed when no neighbor can send them."""
 
+import pytest
+
 from broadloom.protocol import Tuning
 from broadloom.protocol.broadcast.gap_repair import NEVER_HELD_TIMEOUT_S
 from broadloom.protocol.events import Missed
@@ -276,6 +278,35 @@ def test_gap_stays_open_while_one_neighbor_may_receive_it() -> None:
         connections[0].remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
         connections[1].remote_sends(Unavailable(A, 1, 2, UnavailableReason.PENDING))
     assert (runtime.reported_missed, runtime.delivered) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("answering", "delay_s", "reason"),
+    [
+        (3, 0.0, UnavailableReason.NEVER_HELD),
+        (3, 0.8, UnavailableReason.NEVER_HELD),
+        (2, 0.0, UnavailableReason.PENDING),
+    ],
+    ids=["all answer", "all answer late", "one is silent"],
+)
+def test_neighbors_with_the_same_gap_do_not_wait_for_each_other_for_long(
+    answering: int, delay_s: float, reason: UnavailableReason
+) -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    connections = [link(peer, number) for number in (2, 3, 4)]
+    connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 3))
+    answered = dict.fromkeys(connections[:answering], 0)
+    while runtime.time < NO_TIMEOUT.alert_s + 5:
+        runtime.advance(0.1)
+        for each in answered:
+            if len(wants(each)) > answered[each]:
+                answered[each] = len(wants(each))
+                runtime.call_later(delay_s, each.remote_sends, Unavailable(A, 2, 2, UnavailableReason.PENDING))
+    connections[0].sent.clear()
+    connections[0].remote_sends(Want(A, 2, 2))
+    assert [each.reason for each in connections[0].sent_messages(Unavailable)] == [reason]
+    assert (runtime.reported_missed, runtime.delivered[1:]) == ([], [])
 
 
 # Responding to Want.

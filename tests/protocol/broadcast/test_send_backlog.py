@@ -215,6 +215,52 @@ def test_author_that_leaves_does_not_push_what_a_neighbor_has_long_pulled() -> N
     assert slow.broadcast_ids() == sent
 
 
+def test_author_that_leaves_pushes_only_what_was_not_pulled() -> None:
+    _, peer, slow = lazy_neighbor_of_an_author()
+    drain(slow)
+    slow.remote_sends(Want(peer.me.peer_id, 1, 12))
+    sent = slow.broadcast_ids()
+    assert {sequence for _, sequence in sent} == set(range(1, 20))
+    peer.broadcaster.begin_leave()
+    peer.broadcaster.begin_leave()
+    assert slow.broadcast_ids() == [*sent, *((peer.me.peer_id, sequence) for sequence in range(13, 20))]
+
+
+def test_author_that_leaves_pushes_what_it_did_not_send_before_the_link_became_lazy_again() -> None:
+    settings = Tuning(
+        heartbeat_timeout_s=1e9, straggler_timeout_s=0.1, backlog_shed_bytes=1000, backlog_lazy_bytes=5000
+    )
+    runtime, peer, source, slow = congested_peer(settings)
+    for _ in range(19):
+        peer.broadcast(bytes(500))
+        runtime.advance(0.02)
+    runtime.advance(2.0)
+    peer.broadcast(b"small, so it is flooded")
+    for sequence in range(1, 30):
+        source.remote_sends(frame(BUSY, sequence, size=500))
+        runtime.advance(0.02)
+    assert peer.counters.links_switched_to_lazy == 2
+    peer.broadcaster.begin_leave()
+    drain(slow)
+    own = [sequence for author, sequence in slow.broadcast_ids() if author == peer.me.peer_id]
+    assert own == list(range(1, 21))
+
+
+def test_author_that_leaves_flushes_and_makes_no_link_lazy() -> None:
+    settings = Tuning(
+        heartbeat_timeout_s=1e9, straggler_timeout_s=0.1, backlog_shed_bytes=1000, backlog_lazy_bytes=5000
+    )
+    runtime, peer, source, slow = congested_peer(settings)
+    peer.broadcast(b"last words")
+    peer.broadcaster.begin_leave()
+    for sequence in range(1, 30):
+        source.remote_sends(frame(BUSY, sequence, size=500))
+        runtime.advance(0.02)
+    assert peer.counters.links_switched_to_lazy == 0
+    drain(slow)
+    assert (peer.me.peer_id, 1) in slow.broadcast_ids()
+
+
 def test_burst_alone_does_not_make_link_lazy() -> None:
     settings = Tuning(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000, backlog_lazy_bytes=5000)
     _, peer, source, slow = congested_peer(settings)

@@ -8,7 +8,7 @@ from broadloom.protocol import PeerState
 from broadloom.protocol.membership.leave import pairings
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
-from broadloom.wire.link_messages import Leave, UnlinkAck
+from broadloom.wire.link_messages import Heartbeat, Leave, UnlinkAck
 from tests.protocol.fake_runtime import ME, NO_TIMEOUT, FakeRuntime, creator, link, peer_info
 
 every_count = pytest.mark.parametrize("count", range(13))
@@ -65,9 +65,34 @@ def test_leaving_peer_closes_links_after_timeout() -> None:
     peer.leave()
     runtime.advance(NO_TIMEOUT.unlink_timeout_s - 0.1)
     assert not connection.closed
-    runtime.advance(0.2)
+    runtime.advance(2 * NO_TIMEOUT.tick_s)
     assert connection.closed
-    assert peer.state is PeerState.LEFT
+    assert (peer.state, peer.leave_protocol.unanswered) == (PeerState.LEFT, 1)
+
+
+def test_leaving_peer_waits_for_a_slow_neighbor_that_is_alive() -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    slow, dead = link(peer, 2), link(peer, 3)
+    peer.leave()
+    while runtime.time < NO_TIMEOUT.leave_timeout_s - 1:
+        runtime.advance(NO_TIMEOUT.heartbeat_s)
+        slow.remote_sends(Heartbeat())
+    assert (dead.closed, slow.closed) == (True, False)
+    slow.remote_sends(UnlinkAck())
+    assert (peer.state, peer.leave_protocol.unanswered) == (PeerState.LEFT, 1)
+
+
+def test_leaving_peer_does_not_wait_forever_for_a_neighbor_that_is_alive() -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    slow = link(peer, 2)
+    peer.leave()
+    while peer.state is not PeerState.LEFT and runtime.time < 2 * NO_TIMEOUT.leave_timeout_s:
+        runtime.advance(NO_TIMEOUT.heartbeat_s)
+        slow.remote_sends(Heartbeat())
+    assert NO_TIMEOUT.leave_timeout_s <= runtime.time < NO_TIMEOUT.leave_timeout_s + 3 * NO_TIMEOUT.tick_s
+    assert peer.leave_protocol.unanswered == 1
 
 
 def test_peer_without_neighbors_leaves_at_once() -> None:

@@ -50,10 +50,11 @@ def test_process_that_was_stopped_is_not_taken_for_a_slow_one(stopped_s: float) 
     assert not pacing.is_slow
 
 
-def test_timers_that_are_very_late_again_and_again_show_load() -> None:
+@pytest.mark.parametrize("every_ticks", [1, 2, 5])
+def test_timers_that_are_very_late_again_and_again_show_load(every_ticks: int) -> None:
     pacing = Pacing()
-    for _ in range(5):
-        pacing.on_tick(15.0)
+    for tick in range(10 * every_ticks):
+        pacing.on_tick(0.0 if tick % every_ticks else 30.0)
     assert pacing.stretched(TIMEOUT_S) >= STRETCH_MAX * TIMEOUT_S
 
 

@@ -322,8 +322,10 @@ def _decode_activity(data: bytes) -> Activity | None:
     try:
         values = json.loads(data)
         found = Activity(**{each.name: values[each.name] for each in fields(Activity)})
-        players, score = dict(found.players), dict(found.score)
-        texts = (found.result, *players, *players.values(), *found.stand_ins, *score)
+        players, stand_ins, score = found.players, found.stand_ins, found.score
+        if (type(players), type(stand_ins), type(score)) != (dict, list, dict):
+            return None
+        texts = (found.result, *players, *players.values(), *stand_ins, *score)
         points = (type(each) is int and abs(each) <= NUMBER_MAX for each in score.values())
         is_valid = all(map(is_text, texts)) and is_count(found.members) and all(points)
         return found if is_valid and Phase(found.phase) else None

@@ -204,7 +204,7 @@ class Broadcaster:
                 continue
             if link in lazy:
                 self.plumtree.queue_ihave(link, author)
-            elif link.is_congested or link.backlog:
+            elif link.is_behind:
                 link.backlog.add(retained)
             elif not (at_once and self.is_introduced(link, author) and link.send_now(frame)):
                 self.send(link, author, frame, rest)
@@ -225,7 +225,7 @@ class Broadcaster:
         link.send_frame(frame, rest)
 
     def send_retained(self, link: "Link", retained: RetainedFrame, now: float) -> None:
-        if link.is_congested or link.backlog:
+        if link.is_behind:
             link.backlog.add(retained)
         else:
             self.send(link, retained.author, *retained.copy(now))

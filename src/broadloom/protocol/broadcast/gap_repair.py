@@ -35,9 +35,8 @@ WITNESSES_MIN = 3
 """Neighbors that must have dropped a message before it is given up early on a signed channel."""
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
-WAIT_FOR_OTHERS_S = 20.0
-"""How long a peer expects missing messages of neighbors that all say they do not have them either. Several neighbors
-with the same gap would wait for each other."""
+ANSWER_S = 5.0
+"""A neighbor's last answer holds until it has left a later request unanswered for this long."""
 LATER_GAPS_FRAMES_MAX = 64
 """Buffered frames of an author between which further gaps are looked for."""
 STALLED_CHECKS_MAX = 2
@@ -49,9 +48,9 @@ class _NeverHeld(NamedTuple):
 
     first: int
     answered_since: float
-    """Since when all neighbors answer that they do not have it."""
-    since: float
-    """Since when all of them say so."""
+    """Since when all neighbors answer, with whatever reason."""
+    never_held_since: float
+    """Since when all of them say that they never had it."""
     peer_ids: tuple[int, ...]
 
 
@@ -60,6 +59,8 @@ class GapState:
 
     __slots__ = (
         "announced_by",
+        "answers",
+        "asked_at",
         "claimed_at",
         "must_propagate",
         "never_held",
@@ -85,9 +86,12 @@ class GapState:
         """Per neighbor, the ranges that it dropped, in order unless it lies."""
         self.unavailable_rounds = 0
         """Rounds over all neighbors in which some had dropped the messages."""
-        self.pending: dict[int, tuple[int, UnavailableReason | None]] = {}
-        """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it may
-        still receive them or never had them. None: it has not answered."""
+        self.pending: dict[int, int] = {}
+        """Per neighbor asked in this round, how far the messages from the first missing one on may be missing there."""
+        self.asked_at: dict[int, float] = {}
+        """Per neighbor, the time of the first request that it has not answered."""
+        self.answers: dict[int, tuple[int, UnavailableReason]] = {}
+        """Per neighbor, its last answer and how far it goes, also from earlier rounds."""
         self.never_held = _NeverHeld(0, 0.0, 0.0, ())
         self.stalled_at = -1
         """`reached` at the last check. A gap that moves closes by itself."""
@@ -109,6 +113,11 @@ class GapState:
         while ranges and ranges[0][1] < sequence:
             del ranges[0]
         return next((last for first, last in ranges if first <= sequence <= last), None)
+
+    def answer(self, neighbor: int, first: int, now: float) -> UnavailableReason | None:
+        """Whether this neighbor may still receive the message or never had it. None: it has not answered."""
+        last, reason = self.answers.get(neighbor, (0, None))
+        return reason if last >= first and now - self.asked_at.get(neighbor, now) < ANSWER_S else None
 
 
 class GapRepair:
@@ -163,6 +172,7 @@ class GapRepair:
         """The claimed messages never existed, so what neighbors said about them means nothing."""
         if (state := self._states.get(author)) is not None:
             state.unavailable.clear()
+            state.answers.clear()
             state.never_held = _NeverHeld(0, 0.0, 0.0, ())
             state.propagated_through = 0  # announced on the strength of the same claim
 
@@ -170,6 +180,8 @@ class GapRepair:
         for state in self._states.values():
             if state.announced_by is link:
                 state.announced_by = None
+            state.asked_at.pop(link.peer_id, None)
+            state.answers.pop(link.peer_id, None)
 
     def evict(self, author: PeerId) -> None:
         self._states.pop(author, None)
@@ -200,6 +212,8 @@ class GapRepair:
                 if (state := self._states.get(author)) is not None:
                     state.unavailable.clear()
                     state.pending.clear()
+                    state.asked_at.clear()
+                    state.answers.clear()
                     state.unavailable_rounds = 0
 
     def _find_stalled(self) -> list[tuple[PeerId, ReceiveWindow]]:
@@ -272,7 +286,7 @@ class GapRepair:
                 last, sent_at = min(last, proven_through), verifier.proven_at(author, window, now)
             else:
                 is_claimed, sent_at = True, state.claimed_at  # the age in a claim may be false
-        for neighbor, (pending_through, _) in list(state.pending.items()):
+        for neighbor, pending_through in list(state.pending.items()):
             if pending_through < first or neighbor not in self._peer.links:
                 del state.pending[neighbor]
         unavailable = {
@@ -289,7 +303,7 @@ class GapRepair:
             if window.reorder_buffer and sent_at < receiver.joined_at and not window.has_started:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
-            never_held = all(state.pending[link.peer_id][1] is UnavailableReason.NEVER_HELD for link in left)
+            never_held = all(state.answer(link.peer_id, first, now) is UnavailableReason.NEVER_HELD for link in left)
             if (
                 self._is_credible(author, first, unavailable)
                 and never_held
@@ -310,7 +324,8 @@ class GapRepair:
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
         self._broadcaster.plumtree.graft(window, author, link)
-        state.pending[link.peer_id] = wanted_last, None
+        state.pending[link.peer_id] = wanted_last
+        state.asked_at.setdefault(link.peer_id, now)
         link.send(Want(author, first, wanted_last))
         self._request_later_gaps(author, window, link, now)
 
@@ -330,13 +345,13 @@ class GapRepair:
         """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the
         author should not wait for them any longer. Not on alert: a member that has them may be in another partition."""
         now, previous = self._peer.runtime.now(), state.never_held
-        answers = {link.peer_id: state.pending[link.peer_id][1] for link in left}
+        answers = {link.peer_id: state.answer(link.peer_id, first, now) for link in left}
         peer_ids = tuple(each for each, reason in answers.items() if reason is UnavailableReason.NEVER_HELD)
         is_same = previous.first == first
         answered_since = previous.answered_since if is_same and None not in answers.values() else now
-        since = previous.since if is_same and len(peer_ids) == len(left) else now
-        state.never_held = _NeverHeld(first, answered_since, since, peer_ids)
-        is_over = now > since + NEVER_HELD_TIMEOUT_S and not self._peer.partition_merge.is_alert
+        never_held_since = previous.never_held_since if is_same and len(peer_ids) == len(left) else now
+        state.never_held = _NeverHeld(first, answered_since, never_held_since, peer_ids)
+        is_over = now > never_held_since + NEVER_HELD_TIMEOUT_S and not self._peer.partition_merge.is_alert
         return is_over and bool(left and window.reorder_buffer)
 
     def _is_credible(self, author: PeerId, first: int, witnesses: "Collection[Link]") -> bool:
@@ -354,11 +369,11 @@ class GapRepair:
 
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
         """Whether this peer's own gap may close without the requester: neighbors with the same gap must not wait for
-        each other."""
+        each other. They do for as long as a member that has the message may be in another partition."""
         state = self._states.get(author)
         if state is None or state.never_held.first != window.reached + 1:
             return True
-        if self._peer.runtime.now() > state.never_held.answered_since + WAIT_FOR_OTHERS_S:
+        if self._peer.runtime.now() > state.never_held.answered_since + self._peer.settings.alert_s:
             return False
         return any(link is not requester and link.peer_id not in state.never_held.peer_ids for link in self._peer.links)
 
@@ -434,6 +449,8 @@ class GapRepair:
         elif first <= window.reached + 1 <= last:
             state = self._state(author)
             was_asked = link.peer_id in state.pending
-            state.pending[link.peer_id] = last, unavailable.reason
+            state.pending[link.peer_id] = last
+            state.answers[link.peer_id] = last, unavailable.reason
+            state.asked_at.pop(link.peer_id, None)
             if was_asked and any(each.peer_id not in state.pending for each in self._peer.links):
                 self._request(author, window, self._peer.runtime.now())  # the next neighbor, at once

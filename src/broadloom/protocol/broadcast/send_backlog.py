@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NEWEST = (1 << 64) - 1
 PULL_S = 10.0
-"""A neighbor that reads again has pulled what it was not sent after this time, from any neighbor."""
+"""A neighbor that has been reading again for this long has pulled what it was not sent, from any neighbor."""
 
 
 class _Cursor:
@@ -69,6 +69,8 @@ class SendBacklog:
 
     def rewind(self, author: "PeerId", first: int, last: int = NEWEST, *, priority: int = Priority.NORMAL) -> None:
         """Include a range of the author's messages."""
+        if self._own_skipped is not None and author == self._peer.me.peer_id and first <= self._own_skipped[0] <= last:
+            self._own_skipped = (last + 1, self._own_skipped[1]) if last < NEWEST else None  # the others are sent now
         cursor = self._cursors.get(author)
         if cursor is None:
             self._cursors[author] = _Cursor(first, last, priority)
@@ -167,7 +169,8 @@ class SendBacklog:
             return
         own = self._cursors.get(self._peer.me.peer_id)
         if own is not None:
-            self._own_skipped = own.first, None
+            first = own.first if self._own_skipped is None else min(own.first, self._own_skipped[0])
+            self._own_skipped = first, None
         for author in self._cursors:
             self._peer.broadcaster.plumtree.make_lazy(self._link, author)
         self._peer.counters.links_switched_to_lazy += 1

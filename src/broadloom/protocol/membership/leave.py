@@ -37,6 +37,9 @@ class LeaveProtocol:
         self._peer = peer
         self._lingers = False
         """Without links, but not gone yet."""
+        self._close_at = 0.0
+        self.unanswered = 0
+        """Neighbors that have not acknowledged that this peer left: they may lack what was sent last."""
 
     # -- this peer leaves
 
@@ -46,13 +49,27 @@ class LeaveProtocol:
         peer = self._peer
         if not peer.is_present:
             return
-        peer.broadcaster.flush()
+        peer.broadcaster.begin_leave()
         peer.begin_leave()
         message = Leave(peer.links.peer_infos)
         for link in peer.links:
             link.send(message)
-        peer.runtime.call_later(peer.settings.unlink_timeout_s, self._close_all)
+        self._close_at = peer.runtime.now() + peer.settings.leave_timeout_s
+        peer.runtime.call_later(peer.settings.unlink_timeout_s, self._close_silent)
         self.check_finished()
+
+    def _close_silent(self) -> None:
+        """Close the links to neighbors that are dead or stopped. The others acknowledge when they have read all."""
+        peer = self._peer
+        if peer.state is PeerState.LEFT:
+            return
+        now = peer.runtime.now()
+        silence_s = max(peer.settings.unlink_timeout_s, 2 * peer.settings.heartbeat_s)
+        for link in list(peer.links):
+            if now >= self._close_at or link.is_silent(now, silence_s):
+                self.unanswered += 1
+                link.close(LinkDownReason.LOCAL_LEAVE)
+        peer.runtime.call_later(peer.settings.tick_s, self._close_silent)
 
     def check_finished(self) -> None:
         if self._peer.state is PeerState.LEAVING and not len(self._peer.links) and not self._lingers:

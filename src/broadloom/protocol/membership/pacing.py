@@ -14,7 +14,9 @@ SAMPLE_S_MAX = 20.0
 """Longer exchanges count like this."""
 LATENESS_S_MAX = 5.0
 """One timer that is later than this shows a suspended machine or a stopped process, not load, and is ignored: such a
-process should fill its slots at once. Several in a row are load."""
+process should fill its slots at once. If it happens again and again, it is load."""
+STOP_INTERVAL_TICKS = 20
+"""A second one within this number of ticks is load."""
 RISE, FALL = 0.5, 0.125
 """Weights of a sample above and below the estimate."""
 TURNS_PER_EXCHANGE = 2
@@ -29,7 +31,7 @@ class Pacing:
     def __init__(self) -> None:
         self._exchange_s = 0.0
         self._lag_s = 0.0
-        self._is_very_late = False
+        self._ticks_since_stop = STOP_INTERVAL_TICKS
 
     @property
     def delay_s(self) -> float:
@@ -54,9 +56,12 @@ class Pacing:
     def on_tick(self, lateness_s: float) -> None:
         """The periodic timer was this late: for this long, the process did not get the CPU."""
         self._exchange_s *= DECAY_PER_TICK
-        was_very_late, self._is_very_late = self._is_very_late, lateness_s > LATENESS_S_MAX
-        if was_very_late or not self._is_very_late:
-            self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
+        self._ticks_since_stop += 1
+        if lateness_s > LATENESS_S_MAX:
+            may_be_stop, self._ticks_since_stop = self._ticks_since_stop > STOP_INTERVAL_TICKS, 0
+            if may_be_stop:
+                return
+        self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
 
 
 def _smoothed(estimate_s: float, sample_s: float) -> float:

@@ -140,8 +140,8 @@ def find_undelivered(
     """Return the first missing delivery with the number of the guarantee it violates, or None.
 
     Every member must have what was sent since it connected: all messages of an author among the members, and of one
-    that left cleanly, and those of any other author up to the last that a member has. With `allow_missed`, a reported
-    miss counts as a delivery. `is_part`: there are other members, among which the one that left cleanly may have been.
+    that left gracefully, and those of any other author up to the last that a member has. With `allow_missed`, a
+    reported miss counts as a delivery. `is_part`: there are other members, among which the one that left may have been.
     """
     present = {node.peer.me.peer_id for node in members}
     for author, times in checker.sent_at.items():

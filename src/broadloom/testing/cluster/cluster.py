@@ -34,7 +34,7 @@ from broadloom.testing.processes.forkserver import unsupported_reason
 from broadloom.testing.workloads.feed import member_name
 from broadloom.topology import diameter, mutual_links
 
-LEAVE_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 40.0
 CONVERGENCE_TIMEOUT_S = 120.0
 
 

@@ -138,7 +138,7 @@ class ClusterPeer(ManagedPeer):
         return Counter(sent=self.sent_count, received=seen.received_count, duplicates=seen.duplicates_count)
 
     def slow_neighbors(self) -> list[int]:
-        return [link.peer_id for link in self.node.peer.links if link.is_congested or link.backlog]
+        return [link.peer_id for link in self.node.peer.links if link.is_behind]
 
     # -- the end
 

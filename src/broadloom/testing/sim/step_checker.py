@@ -64,8 +64,10 @@ class StepChecker:
         """How long a message may have been on the way: longer if processes are paused or hosts are slow."""
         self.links_changed_at = 0.0
         self._left_gracefully: dict[int, float] = {}
-        """Since when another member of the same part of the fabric was connected, who then has what the author sent."""
-        self._link_lost_at = -STABLE_PERIOD_S
+        """For authors that left in a stable period, since when another member of the same part of the fabric was
+        connected, who then has what the author sent."""
+        self._disturbed_at = -STABLE_PERIOD_S
+        """When a peer crashed, or a link was lost."""
         self.roster_checker: RosterChecker | None = None
         self.owner: SimOwner | None = None
         self.unchecked_authors: dict[int, None] = {}
@@ -195,7 +197,7 @@ class StepChecker:
             LinkDownReason.CONNECTION_LOST,
             LinkDownReason.HEARTBEAT_TIMEOUT,
         ):
-            self._link_lost_at = self._clock.now
+            self._disturbed_at = self._clock.now
         if isinstance(event, LinkUp):
             if len(node.peer.links) > self._degree:
                 self.report_violation(4, node, f"has {len(node.peer.links)} links; at most {self._degree} are allowed")
@@ -215,9 +217,12 @@ class StepChecker:
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
         self.left_at.setdefault(node, self._clock.now)
-        others = self._same_part(node) if reason == "leaves" else []
-        if others:  # a lone peer has no other member to leave its messages with
-            self._left_gracefully[node.peer.me.peer_id] = min(self.connected_at[each] for each in others)
+        if reason != "leaves":
+            self._disturbed_at = self._clock.now
+        elif (author := node.peer.me.peer_id) in self.sent_at and not node.network.is_partitioned:
+            others = self._same_part(node)  # a lone peer has no other member to leave its messages with
+            if others and self._disturbed_at + STABLE_PERIOD_S < self.sent_at[author][-1]:
+                self._left_gracefully[author] = min(self.connected_at[each] for each in others)
         self._write_trace(node, reason)
 
     def _same_part(self, node: "SimNode") -> "list[SimNode]":
@@ -235,9 +240,7 @@ class StepChecker:
         be delivered, and all later ones. None: it did not leave like this, or there is no such message."""
         times = self.sent_at[author]
         shared_at = self._left_gracefully.get(author)
-        if shared_at is None or self._link_lost_at + STABLE_PERIOD_S >= times[-1] or shared_at > times[-1]:
-            return None
-        return bisect_left(times, shared_at) + 1
+        return None if shared_at is None or shared_at > times[-1] else bisect_left(times, shared_at) + 1
 
     # -- reports
 
