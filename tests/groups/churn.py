@@ -12,6 +12,7 @@ from typing import Any
 from broadloom.groups.conversation import UNAVAILABLE_S
 from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupId
 from broadloom.groups.proofs import PostSigner
+from broadloom.groups.settings import GroupSettings
 from broadloom.groups.store import MemoryStore
 from broadloom.testing.sim.simulation import Simulation
 from tests.groups.sim_runtime import SimGroupRuntime
@@ -21,6 +22,8 @@ CONVERGE_TIMEOUT_S = 240.0
 DIGEST_POLL_S = 10.0
 """Members remember a digest that was read, and ask for nothing when they meet it: so they are read rarely."""
 RECENT = 20
+SETTINGS = GroupSettings(orphan_timeout_s=60.0)
+"""Longer than the partition: on the other side, a reply may wait for its parent until then."""
 
 
 class ChurnMember(SimGroupRuntime):
@@ -36,7 +39,7 @@ class ChurnMember(SimGroupRuntime):
     ) -> None:
         self.wanted_groups = wanted_groups
         self.store = store
-        super().__init__(simulation, name, store=store, post_signer=post_signer)
+        super().__init__(simulation, name, store=store, settings=SETTINGS, post_signer=post_signer)
 
     def emit(self, event: GroupEvent) -> None:
         super().emit(event)

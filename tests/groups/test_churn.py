@@ -13,7 +13,7 @@ def run_seed(seed: int, peers: int = 30, groups: int = 4) -> None:
 
 @pytest.mark.parametrize(
     ("peers", "groups", "seed"),
-    [pytest.param(60, 6, 1, marks=pytest.mark.long), (30, 4, 2), (30, 4, 3), (30, 4, 400826)],
+    [pytest.param(60, 6, 1, marks=pytest.mark.long), (30, 4, 2), (30, 4, 3), (30, 4, 400826), (30, 4, 440001)],
 )
 def test_members_converge_to_same_tree_after_churn_and_partition(peers: int, groups: int, seed: int) -> None:
     run_seed(seed, peers, groups)
