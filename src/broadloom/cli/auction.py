@@ -144,8 +144,9 @@ async def bid(
     """
     from broadloom.apps.auction import Sold, Unsold
 
-    if receipt is not None:  # a bid cannot be taken back, so its file must not fail later
+    if receipt is not None and not receipt.exists():  # a bid cannot be taken back, so its file must not fail later
         receipt.touch()
+        receipt.unlink()
     async with _room(channel, join_options, stop, notaries, sealed_bids=sealed_bids) as room:
         sale = room.ledger.sale(lot)
         if sale.lot.kind.is_sealed and sealed_bids is None and not wait:

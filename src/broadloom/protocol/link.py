@@ -91,7 +91,7 @@ class Link:
 
     @property
     def is_behind(self) -> bool:
-        """Whether frames for the neighbor are waiting."""
+        """Whether the neighbor reads more slowly than frames for it are sent: some are waiting."""
         return self._connection.is_congested or bool(self.backlog)
 
     @property

@@ -23,7 +23,7 @@ def describe_error(problem: BaseException) -> str:
         where = f" ({problem.filename})" if problem.filename else ""
         return f"{problem.strerror or problem}{where}: check the directory passed on the command line"
     if type(problem) is ValueError:  # as the library says what is wrong with an argument; here it was typed
-        log.info("a page was given a wrong value", exc_info=problem)
+        log.warning("a page was given a wrong value", exc_info=problem)
         return str(problem)
     log.error("a page failed", exc_info=problem)
     if isinstance(problem, pa.ArrowException | OSError):

@@ -235,6 +235,16 @@ async def test_message_to_a_role_is_not_for_a_player_of_that_name() -> None:
         assert (blue.role, await heard(ben)) == ("red", ("blue", "for the role"))
 
 
+async def test_player_that_cannot_change_its_role_keeps_it() -> None:
+    async with playing(Chain, "Anna", "Ben") as [anna, ben]:
+        await eventually(lambda: not anna.table.open_roles(), "all are here")
+        with pytest.raises(game.RoleTakenError):
+            await ben.arrived("red")
+        ben._seating.sit([int(anna.peer_id), int(ben.peer_id)])
+        assert ("leave", "blue") not in ben._participant._tried
+        assert (ben._seating.wanted, ben.role) == ("blue", "blue")
+
+
 async def test_role_that_was_canceled_is_given_up_although_it_was_asked_for() -> None:
     async with playing(Chain, "Anna") as [anna], game.join(anna.channel.name, of=Chain(2), role="", **OPTIONS) as ben:
         arriving = asyncio.create_task(ben.arrived("blue", name="Ben"))

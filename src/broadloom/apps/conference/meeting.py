@@ -120,7 +120,7 @@ class Meeting(Participation):
     async def request_floor(self) -> None:
         """Lead at once if the floor is free, else wait in the queue."""
         self._check_open()
-        if not self.state.is_here(self.me):
+        if not self._has_arrived:
             raise ConferenceError("only participants can lead: join without `listens`, with a ticket that may send")
         await self._do(RequestFloor())
 

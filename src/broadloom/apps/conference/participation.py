@@ -66,6 +66,8 @@ class Participation(AppSession[MeetingEvent]):
         self._layer._filters_content = False  # live messages are not ordered, so they pass the rules themselves
         self.name = own_name(channel, name) or GUEST
         self._listens = listens
+        self._has_arrived = False
+        """Whether this program is a participant, also while a merge orders its entries again."""
         self._core = MeetingCore(channel.peer_id)
         self._own_applied = 0
         """The number of the last action of our own that was applied."""
@@ -93,6 +95,7 @@ class Participation(AppSession[MeetingEvent]):
         if not self._listens:
             with suppress(NotPermittedError):  # the ticket is for consumers, who listen
                 await self._do(Arrive(self.name), timeout_s=JOIN_TIMEOUT_S)
+                self._has_arrived = True
 
     async def _announce_leave(self) -> None:
         """The floor is given back with it."""

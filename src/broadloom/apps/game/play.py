@@ -192,12 +192,14 @@ class Play(AppSession[Change]):
         self._name = checked_name(own_name(self.channel, name or self._name))
         if not self._name.strip():
             raise GameError("a player needs a name")
+        seating = self._seating
+        before = seating.wanted, seating.name, seating.has_sat
         self._wanted = role
         try:
             await self.ready(timeout_s)
         except BaseException:
             self._wanted = ""
-            self._seating.want_nothing()
+            seating.wanted, seating.name, seating.has_sat = before
             raise
 
     async def departed(self) -> None:
@@ -208,7 +210,11 @@ class Play(AppSession[Change]):
         role = self.role
         self._seating.want_nothing()
         if role is not None:
-            await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)}, timeout_s=timeout_s)
+            try:
+                await self._submit(Kind.LEAVE, role, values={"player": int(self.peer_id)}, timeout_s=timeout_s)
+            except IllegalActionError:
+                if self.role is not None:  # else the participant has given it up meanwhile
+                    raise
 
     async def release(self, role: str) -> None:
         """Free the role of a player that is gone and does not come back."""
@@ -238,9 +244,9 @@ class Play(AppSession[Change]):
     def _player(self, to: str) -> PeerId:
         """The peer of a player, by name or role."""
         seats = self.table.seats
-        for role in (to, *(each for each, seat in seats.items() if seat.name == to)):  # roles come first
-            if role in seats and seats[role].player:
-                return PeerId(seats[role].player)
+        for seat in [seats[to]] if to in seats else seats.values():
+            if seat.player and (to in seats or seat.name == to):
+                return PeerId(seat.player)
         raise GameError(f"{to} is not in the game")
 
     async def _tell(self, player: PeerId, to: str, text: str) -> None:

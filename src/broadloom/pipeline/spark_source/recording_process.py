@@ -20,7 +20,7 @@ from broadloom.protocol import PeerState
 from broadloom.protocol.events import StateChanged
 from broadloom.record import Tape
 
-LEAVE_TIMEOUT_S = 30.0
+LEAVE_TIMEOUT_S = 40.0
 """Time to leave and to finish the tape."""
 
 _JOINED = "joined"

@@ -1,5 +1,6 @@
 """`StepChecker`: records the history of a simulation and checks at every step what can be checked there."""
 
+import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -63,9 +64,9 @@ class StepChecker:
         self.in_flight_s = self._network_s
         """How long a message may have been on the way: longer if processes are paused or hosts are slow."""
         self.links_changed_at = 0.0
-        self._left_gracefully: dict[int, float] = {}
+        self._left_gracefully: dict[int, tuple[float, float]] = {}
         """For authors that left in a stable period, since when another member of the same part of the fabric was
-        connected, who then has what the author sent."""
+        connected, who then has what the author sent, and when the author left."""
         self._disturbed_at = -STABLE_PERIOD_S
         """When a peer crashed, or a link was lost."""
         self.roster_checker: RosterChecker | None = None
@@ -219,10 +220,14 @@ class StepChecker:
         self.left_at.setdefault(node, self._clock.now)
         if reason != "leaves":
             self._disturbed_at = self._clock.now
+            # The last messages of an author that has just left may be on the way to this peer alone.
+            for author, (_, left_at) in list(self._left_gracefully.items()):
+                if left_at > self._clock.now - self.in_flight_s:
+                    del self._left_gracefully[author]
         elif (author := node.peer.me.peer_id) in self.sent_at and not node.network.is_partitioned:
             others = self._same_part(node)  # a lone peer has no other member to leave its messages with
             if others and self._disturbed_at + STABLE_PERIOD_S < self.sent_at[author][-1]:
-                self._left_gracefully[author] = min(self.connected_at[each] for each in others)
+                self._left_gracefully[author] = min(self.connected_at[each] for each in others), self._clock.now
         self._write_trace(node, reason)
 
     def _same_part(self, node: "SimNode") -> "list[SimNode]":
@@ -239,8 +244,8 @@ class StepChecker:
         """The first message of an author that left gracefully in a stable period which another member had then: it must
         be delivered, and all later ones. None: it did not leave like this, or there is no such message."""
         times = self.sent_at[author]
-        shared_at = self._left_gracefully.get(author)
-        return None if shared_at is None or shared_at > times[-1] else bisect_left(times, shared_at) + 1
+        shared_at, _ = self._left_gracefully.get(author, (math.inf, 0.0))
+        return None if shared_at > times[-1] else bisect_left(times, shared_at) + 1
 
     # -- reports
 
