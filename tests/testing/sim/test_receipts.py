@@ -144,4 +144,10 @@ def test_receipts_are_true_among_hostile_members(scenario: str) -> None:
 
 @pytest.mark.long
 def test_receipts_are_true_when_hostile_members_separate_honest_ones() -> None:
-    assert run_with_hostile_members("partition", 400821).simulation.is_separated
+    run = load("partition").with_receipts(TIMEOUT_S).with_hostile(4).run(7, 12)
+    assert run.simulation.is_separated
+
+
+@pytest.mark.long
+def test_receipts_are_true_when_both_neighbors_of_a_peer_are_hostile() -> None:
+    run_with_hostile_members("partition", 400824)

@@ -151,10 +151,11 @@ class StepChecker:
         return {each.peer.me.peer_id: None for each in self.connected_at if each.is_hostile}
 
     def is_eclipsed(self, node: "SimNode") -> bool:
-        """Whether most neighbors of a peer are hostile: together they can hide messages from it, and hide it from the
-        rosters of others (docs/security.md)."""
-        hostile = self._hostile_ids()
-        return 2 * sum(each in hostile for each in node.peer.links.neighbors) > self._degree
+        """Whether most neighbors of a peer, or all that it has, are hostile: together they can hide messages from it,
+        and hide it from the rosters of others (docs/security.md)."""
+        hostile, neighbors = self._hostile_ids(), node.peer.links.neighbors
+        count = sum(each in hostile for each in neighbors)
+        return 2 * count > self._degree or 0 < count == len(neighbors)
 
     def on_delay(self, seconds: float) -> None:
         """Frames were delayed until now, for this time, in a way that relays cannot measure. Delays that overlap may
